@@ -244,15 +244,16 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, Box<dyn std::error::Error + Send 
 
 /// How a change without a sync point was made, for people.
 pub(crate) fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
-    let how = match mechanism {
-        Mechanism::Plain => "",
-        Mechanism::Rendezvous | Mechanism::Store | Mechanism::Stop => "at a sync point, ",
-        Mechanism::HoldThread => "by one thread, ",
-        Mechanism::HoldAll => "while no thread ran, ",
+    let (how, held) = match mechanism {
+        Mechanism::Plain => ("", "the program was held"),
+        Mechanism::Rendezvous | Mechanism::Store => ("at a sync point, ", "the program was held"),
+        Mechanism::Stop => ("at a sync point, ", "one thread was stopped for"),
+        Mechanism::HoldThread => ("by one thread, ", "which was stopped for"),
+        Mechanism::HoldAll => ("while no thread ran, ", "all threads were stopped for"),
     };
     match hold_ns {
         0 => format!("{how}without stopping the program"),
-        hold_ns => format!("{how}the program was held {}", duration(hold_ns as f64)),
+        hold_ns => format!("{how}{held} {}", duration(hold_ns as f64)),
     }
 }
 

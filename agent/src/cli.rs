@@ -138,8 +138,8 @@ const ATTACH_HELP: &str = "\
 Examples:
   Where its time goes, and what would make it faster:
     sudo tuneagent attach lammps
-  Repair what the rules find, keep what helped, end after a minute at most:
-    sudo tuneagent attach 8123 --apply --keep --duration 60s
+  Repair what the rules find, keep what helped; a verdict takes seconds to minutes:
+    sudo tuneagent attach 8123 --apply --keep --duration 5min
   Count and time a function of the program, and write the report:
     sudo tuneagent attach 8123 --probe solve --json report.json";
 

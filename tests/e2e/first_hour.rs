@@ -31,7 +31,7 @@ fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose() -> 
     let (code, text) = Agent::run(&words)?;
     assert!(
         code == 0
-            && text.contains("no findings: 1 rule fits this program")
+            && text.contains("no findings from 1 rule")
             && !text.contains("Nothing to be won")
             && !text.contains("-0 %"),
         "{code}: {text}"

@@ -67,6 +67,20 @@ fn ranks_of_a_program_without_mpi_are_said_to_do_all_of_its_work_each() -> Outco
     Ok(())
 }
 
+#[test]
+fn ranks_that_the_launcher_of_another_mpi_started_are_said_to_be_alone() -> Outcome {
+    let _machine = require!(shared: Root, Mpich, OpenMpi);
+    let program = programs::mpi("pace", Mpi::OpenMpi)?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
+        vec!["100".to_owned(), folder.to_string_lossy().into_owned()]
+    })?;
+    job.events("ready", 2, SOON)?;
+    let agent = Agent::attach(job.pid(), &[])?;
+    let note = "note: 2 ranks were started together, but each is alone in MPI_COMM_WORLD";
+    agent.lines.wait_for_line(note, SOON)?;
+    Ok(())
+}
+
 /// Requests a function of a program without symbols.
 fn assert_refused(program: &Path) -> Outcome {
     let mut job = Job::alone(program, |folder| with_folder(folder, vec!["5".into()]))?;

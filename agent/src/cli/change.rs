@@ -192,8 +192,8 @@ pub enum PatchCommand {
 pub struct UndoArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
-    /// One change by its number in the journal, in all processes that it was made in, or in the process whose number is
-    /// given; default: all changes, newest first
+    /// Only the change with this number in the journal: of a launcher in all of its processes, of a rank in that one.
+    /// Default: all changes, newest first
     #[arg(conflicts_with = "last")]
     pub change: Option<u64>,
     /// The newest change in force of each process, and no other

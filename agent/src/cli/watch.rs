@@ -58,7 +58,7 @@ pub struct WatchArgs {
     #[arg(short, long, help_heading = "Session")]
     pub verbose: bool,
     /// Measure how an OpenMP program scales: iterations run with other team sizes, while at most this share of the time
-    /// is lost for that
+    /// is lost for that. Needs --apply
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%", requires = "apply", value_parser = share, help_heading = "Changes")]
     pub scaling: Option<String>,
     /// Threads of the run to which speedups are compared: the largest measured size up to this one (4 by default)
@@ -120,11 +120,11 @@ pub struct WatchArgs {
     /// and wake are faster where waking takes long, as in virtual machines. Costs power
     #[arg(long, help_heading = "What it may cost")]
     pub keep_awake: bool,
-    /// Serve /metrics, read-only
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", help_heading = "What is written")]
+    /// Serve /metrics at this address and port, read-only
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", help_heading = "What is written")]
     pub metrics: Option<SocketAddr>,
     /// Serve the session as a page for browsers, read-only, as long as it lasts; its address is printed
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9478", help_heading = "What is written")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9478", help_heading = "What is written")]
     pub web: Option<SocketAddr>,
     /// A further host name under which --web answers, such as that of a reverse proxy
     #[arg(long, value_name = "NAME", requires = "web", help_heading = "What is written")]

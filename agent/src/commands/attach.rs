@@ -14,6 +14,7 @@ use profile::progress::ProgressSource;
 use profile::{Baseline, ProcessView, Rates, Snapshot, SpeedupHint};
 use report::{Reference, view};
 use rustix::process::geteuid;
+use session::request::Settings;
 use tuner::foreign;
 
 use super::{contract, target};
@@ -67,7 +68,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
     let refusal = missing.is_empty().then(kernel::refusal).flatten();
-    let rules = rules(&mut args.watch, missing.is_empty() && refusal.is_none())?;
+    let rules = rules(&args.watch, missing.is_empty() && refusal.is_none())?;
     let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
     // Rules may be added later to a session that may write.
     let has_rules = !rules.is_empty() || args.watch.apply.is_some();
@@ -92,6 +93,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     notes.extend(super::history::left_behind(&job, &typed));
     notes.extend(stopped(&job));
     notes.extend(ranks_without_mpi(&job));
+    notes.extend(ranks_alone(&job));
     notes.extend((compared.contract.is_some() && !has_mpi).then(|| NO_CONTRACT.to_owned()));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
@@ -171,17 +173,21 @@ fn speedup_hints(args: &WatchArgs) -> Result<Vec<SpeedupHint>, Failure> {
     SpeedupHint::parse(&text).map_err(wrong)
 }
 
-pub(super) fn rules(args: &mut WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
-    if let Some(share) = args.scaling.take() {
-        args.rules.paths.push("scaling".to_owned());
-        let parameter = ("planned_loss".to_owned(), share);
-        args.rules.settings.parameters.push(parameter);
+pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
+    let (mut paths, mut apply) = (args.rules.paths.clone(), args.apply.clone());
+    let mut parameters = args.rules.settings.parameters.clone();
+    if let Some(share) = &args.scaling {
+        paths.push("scaling".to_owned());
+        parameters.push(("planned_loss".to_owned(), share.clone()));
         // `--apply` without names is for all loaded rules.
-        let named = args.apply.iter_mut().filter(|names| !names.is_empty());
+        let named = apply.iter_mut().filter(|names| !names.is_empty());
         named.for_each(|names| names.push("scaling".to_owned()));
     }
-    let settings = args.rules.settings.as_settings();
-    RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), can_probe)
+    let settings = Settings {
+        parameters: &parameters,
+        ..args.rules.settings.as_settings()
+    };
+    RuleBook::load(&paths, settings, apply.as_deref(), can_probe)
 }
 
 pub(super) struct Watched {
@@ -499,6 +505,17 @@ fn ranks_without_mpi(job: &Job) -> Option<String> {
     let ranks = job.members.len();
     (ranks > 1 && job.members.iter().all(is_without)).then(|| {
         format!("note: a launcher started {ranks} ranks, and none of them has loaded MPI: a program without it does all of its work in each")
+    })
+}
+
+/// A note if each rank is a job of its own: the launcher belongs to another MPI than the program.
+fn ranks_alone(job: &Job) -> Option<String> {
+    let alone = job.members.iter().filter(|member| member.is_alone()).count();
+    (alone > 1).then(|| {
+        format!(
+            "note: {alone} ranks were started together, but each is alone in MPI_COMM_WORLD and does all of the work: the launcher is not that \
+             of the program's MPI"
+        )
     })
 }
 

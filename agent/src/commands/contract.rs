@@ -303,7 +303,7 @@ fn size(contract: &Contract, json: bool) -> ShowResult {
     if json {
         print_json(&sizes)?;
     } else if sizes.is_empty() {
-        say!("no module has workers and a stated work");
+        say!("no module states its work and `workers`: add both to the modules that may get more workers");
     } else {
         sizes.iter().for_each(|size| say!("{}", described(size)));
     }

@@ -92,7 +92,7 @@ fn list(session: Option<&str>, json: bool) -> CommandResult {
         let mut rules = view.rules.clone();
         rules.dedup();
         for (name, mode, state) in rules {
-            say!("          {name}  {mode}  {state}");
+            say!("          {name}  ({mode})  {state}");
         }
     }
     Ok(Code::Done)

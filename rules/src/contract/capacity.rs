@@ -176,7 +176,9 @@ impl Contract {
                 let module = self.modules.iter_mut().find(|module| module.name == owner);
                 let module = module.ok_or_else(|| format!("there is no module `{owner}`"))?;
                 let Some(workers) = &mut module.workers else {
-                    return Err(format!("`{owner}` states no workers"));
+                    return Err(format!(
+                        "`{owner}` states no workers: add `workers: N`, as it has now, to the module"
+                    ));
                 };
                 if module.place.machines.len() > 1 {
                     return Err(format!(

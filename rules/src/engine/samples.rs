@@ -149,6 +149,9 @@ impl Samples {
         let last = series.and_then(|series| series.last_in(start, end));
         let none = match measure {
             // The agent reports no smaller amount.
+            Measure::ScalingVisit | Measure::ScalingLoss => {
+                "is not known: no iteration of the detected loop with its teams was measured"
+            }
             Measure::MemoryFreed => "is below 64 MiB, or was not read in the window",
             _ => UNOBSERVED,
         };

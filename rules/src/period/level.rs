@@ -47,7 +47,7 @@ const BRANCHES: f64 = 0.33;
 type Set = [u64; SITES / 64];
 
 /// The calls of a window.
-struct Calls {
+struct CallWindow {
     /// Each site's place in the sets.
     folded: Vec<usize>,
     hashes: SegmentHashes,
@@ -55,7 +55,7 @@ struct Calls {
 
 /// Segments with the same calls.
 #[derive(Clone, Copy)]
-struct Kind {
+struct SegmentKind {
     hash: u64,
     /// Where the first of them begins.
     begin: usize,
@@ -75,7 +75,7 @@ struct PeriodCandidate {
     /// Of the segments; the last one is not followed by a segment.
     begins: Vec<usize>,
     /// In the order of their first segments.
-    kinds: Vec<Kind>,
+    kinds: Vec<SegmentKind>,
 }
 
 /// The regularity of a candidate's segments.
@@ -135,14 +135,14 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
 }
 
 impl PeriodCandidate {
-    fn new(anchor: Anchor, begins: Vec<usize>, calls: &Calls) -> PeriodCandidate {
-        let mut kinds: Vec<Kind> = Vec::new();
+    fn new(anchor: Anchor, begins: Vec<usize>, calls: &CallWindow) -> PeriodCandidate {
+        let mut kinds: Vec<SegmentKind> = Vec::new();
         let mut known = BTreeMap::new();
         for ends in begins.windows(2) {
             let (begin, end) = (ends[0], ends[1]);
             let hash = calls.hashes.of(begin..end);
             let kind = *known.entry(hash).or_insert_with(|| {
-                kinds.push(Kind {
+                kinds.push(SegmentKind {
                     hash,
                     begin,
                     length: end - begin,
@@ -180,14 +180,14 @@ impl PeriodCandidate {
     }
 
     /// Where segments begin that follow another path than a pass of an inner loop.
-    fn begins_after_others(&self, round: u64, calls: &Calls) -> Vec<usize> {
+    fn begins_after_others(&self, round: u64, calls: &CallWindow) -> Vec<usize> {
         let segments = self.begins.windows(2);
         let others = segments.filter(|ends| calls.hashes.of(ends[0]..ends[1]) != round);
         others.map(|ends| ends[1]).collect()
     }
 }
 
-fn candidates(sites: &[u64]) -> (Calls, Vec<PeriodCandidate>) {
+fn candidates(sites: &[u64]) -> (CallWindow, Vec<PeriodCandidate>) {
     let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
     let mut places: Vec<(u64, Vec<usize>)> = Vec::new();
     let mut folded = Vec::with_capacity(sites.len());
@@ -199,7 +199,7 @@ fn candidates(sites: &[u64]) -> (Calls, Vec<PeriodCandidate>) {
         places[number].1.push(place);
         folded.push(number % SITES);
     }
-    let calls = Calls {
+    let calls = CallWindow {
         folded,
         hashes: SegmentHashes::new(sites),
     };
@@ -232,7 +232,7 @@ fn candidates(sites: &[u64]) -> (Calls, Vec<PeriodCandidate>) {
     (calls, found)
 }
 
-fn regular(candidate: &PeriodCandidate, calls: &Calls, branches: f64) -> Option<Regular> {
+fn regular(candidate: &PeriodCandidate, calls: &CallWindow, branches: f64) -> Option<Regular> {
     let (kinds, segments) = (&candidate.kinds, candidate.segments() as f64);
     let most_calls = kinds.iter().map(|kind| kind.length).max()?;
     // The program has left this loop. A second iteration may be in progress.
@@ -246,7 +246,7 @@ fn regular(candidate: &PeriodCandidate, calls: &Calls, branches: f64) -> Option<
         return None;
     }
     let sites: Vec<Sites> = kinds.iter().map(|kind| Sites::of(kind, calls)).collect();
-    let of_kinds: Vec<(&Kind, &Sites)> = kinds.iter().zip(&sites).collect();
+    let of_kinds: Vec<(&SegmentKind, &Sites)> = kinds.iter().zip(&sites).collect();
     let ordinary = match is_equal {
         true => &Sites::of(equal, calls),
         false => commonest_order(&of_kinds)?,
@@ -287,7 +287,7 @@ fn may_be_alike(candidate: &PeriodCandidate) -> bool {
     some.any(|alike| vary_little(alike.iter().map(|length| (*length as f64, 1))))
 }
 
-fn are_alike(kinds: &[(&Kind, &Sites)], ordinary: &Sites, segments: f64) -> bool {
+fn are_alike(kinds: &[(&SegmentKind, &Sites)], ordinary: &Sites, segments: f64) -> bool {
     let alike = kinds.iter().filter(|(_, sites)| is_alike(sites, ordinary));
     let alike = alike.map(|(kind, _)| (kind.length as f64, kind.count));
     let count: usize = alike.clone().map(|(_, count)| count).sum();
@@ -316,7 +316,7 @@ fn is_alike(segment: &Sites, ordinary: &Sites) -> bool {
 }
 
 /// The sites that most segments call first in this order.
-fn commonest_order<'a>(kinds: &[(&Kind, &'a Sites)]) -> Option<&'a Sites> {
+fn commonest_order<'a>(kinds: &[(&SegmentKind, &'a Sites)]) -> Option<&'a Sites> {
     let mut counts: BTreeMap<&[usize], (&Sites, usize)> = BTreeMap::new();
     for (kind, sites) in kinds {
         counts.entry(sites.order.as_slice()).or_insert((sites, 0)).1 += kind.count;
@@ -326,7 +326,7 @@ fn commonest_order<'a>(kinds: &[(&Kind, &'a Sites)]) -> Option<&'a Sites> {
 }
 
 impl Sites {
-    fn of(kind: &Kind, calls: &Calls) -> Sites {
+    fn of(kind: &SegmentKind, calls: &CallWindow) -> Sites {
         let (mut set, mut order) = (Set::default(), Vec::new());
         for site in &calls.folded[kind.begin..kind.begin + kind.length] {
             if !has(&set, *site) {

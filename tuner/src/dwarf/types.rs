@@ -379,10 +379,11 @@ impl<'a> StructMember<'a> {
 
 /// A pointer's qualifier follows its star.
 fn qualified(qualifier: &str, inner: String) -> String {
-    if inner.ends_with('*') {
-        format!("{inner}{qualifier}")
-    } else {
-        format!("{qualifier} {inner}")
+    match inner.ends_with('*') {
+        true => format!("{inner}{qualifier}"),
+        // A constant array of constant elements has it twice.
+        false if inner.starts_with(&format!("{qualifier} ")) => inner,
+        false => format!("{qualifier} {inner}"),
     }
 }
 

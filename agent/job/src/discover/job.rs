@@ -41,6 +41,12 @@ impl Member {
         self.space.modules.iter().find(|module| module.path == *library)
     }
 
+    /// Whether it is alone in MPI_COMM_WORLD although its launcher started several ranks.
+    pub fn is_alone(&self) -> bool {
+        let both = self.mpi.as_ref().zip(self.rank);
+        both.is_some_and(|(mpi, rank)| crate::mpi::is_alone(&mpi.implementation, &self.space, rank))
+    }
+
     /// File name of its program.
     pub fn program(&self) -> String {
         let name = self.process.executable.file_name();

@@ -12,4 +12,5 @@ pub(crate) use implementation::{is_stripped_of, recognise};
 
 pub(crate) use rank::Rank;
 pub use rule::rule;
+pub(crate) use world::is_alone;
 pub use world::{may_settle, size as world_size, world};

@@ -68,6 +68,23 @@ pub fn size(world: &World) -> Option<u32> {
     (world.comm_group != 0 || world.comms.step != 0).then_some(world.size)
 }
 
+/// Whether a process is alone in its world although its launcher states several ranks: the launcher is not that of its
+/// MPI. False where it cannot be known: before MPI_Init, and with other implementations than Open MPI.
+pub(crate) fn is_alone(implementation: &Implementation, space: &AddressSpace, rank: Rank) -> bool {
+    let is_found = |rank, size| {
+        let stated = World {
+            rank,
+            size,
+            ..World::default()
+        };
+        open_mpi(stated, space, true).comm_group != 0
+    };
+    let stated = rank
+        .size
+        .filter(|size| *size > 1 && implementation.name == "Open MPI");
+    stated.is_some_and(|size| !is_found(rank.number, size) && is_found(0, 1))
+}
+
 fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {
     let known = World {
         proc_null: -2,

@@ -214,6 +214,7 @@ impl CostView {
         let spared = spared.filter(|spared| *spared > SPARED_MIN * allowed);
         Some(AboveBudget {
             share: self.together()?,
+            agent: share(self.agent.cpu_ns as f64, self.job_ns)?,
             until_ns: spared.map(|spared| elapsed_ns + above_ns / spared),
         })
     }
@@ -224,6 +225,8 @@ impl CostView {
 pub struct AboveBudget {
     /// As share of the job's CPU time.
     pub share: f64,
+    /// The part of it that is the agent's own.
+    pub agent: f64,
     /// When it will be within the budget, in nanoseconds since the start; `None` if the agent has used too much
     /// of the budget recently to predict it.
     pub until_ns: Option<f64>,

@@ -113,16 +113,29 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Rules without a finding that the user named in `--apply`, or that give way to another rule now.
+/// Rules without a finding that the user has chosen, or that give way to another rule now.
 fn waiting_lines(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
     let has_acted = |rule: &RuleView| snapshot.changes.iter().any(|change| change.rule == rule.name);
+    let is_chosen = |rule: &RuleView| rule.is_named || !none::is_built_in(&rule.name);
     let is_waiting =
-        |rule: &RuleView| rule.is_named && !has_acted(rule) || rule.standing == Standing::GivesWay;
+        |rule: &RuleView| is_chosen(rule) && !has_acted(rule) || rule.standing == Standing::GivesWay;
     let mut reported = BTreeSet::new();
     let waiting = shown_rules(snapshot).filter(|rule| is_waiting(rule) && !has_found(rule));
     let waiting = waiting.filter(|rule| reported.insert((&rule.name, &rule.state)));
     waiting.map(state_line).collect()
+}
+
+/// The states of rules whose changes are on trial: it may take minutes.
+pub(super) fn trials(snapshot: &Snapshot) -> Vec<String> {
+    let mut reported = BTreeSet::new();
+    let on_trial = snapshot
+        .rules
+        .iter()
+        .filter(|rule| rule.standing == Standing::OnTrial);
+    let new = on_trial.filter(|rule| reported.insert((&rule.name, &rule.state)));
+    new.map(|rule| format!(" {}   {}", rule.name, rule.state))
+        .collect()
 }
 
 pub(super) fn state_line(rule: &RuleView) -> String {
@@ -190,7 +203,7 @@ mod tests {
         snapshot.rules = vec![
             rule("load-imbalance", "condition false: a"),
             rule("shared-core", "condition false: b"),
-            rule("busy", "advising"),
+            rule("openmpi-busy-wait", "advising"),
         ];
         snapshot.past_findings = vec![FindingView {
             at: std::time::Duration::from_millis(6110),
@@ -203,14 +216,14 @@ mod tests {
             [" 1 finding".to_owned(), format!(" 1  {past}")]
         );
         // While the session goes on, only findings that hold are shown.
-        assert_eq!(now(&snapshot)[0], " no findings: 3 rules fit this program");
-        snapshot.findings.push(finding("busy", "ranks spin"));
+        assert_eq!(now(&snapshot)[0], " no findings from 3 rules");
+        snapshot.findings.push(finding("openmpi-busy-wait", "ranks spin"));
         let lines = at_end(&snapshot, true);
         assert_eq!(
             lines,
             [
                 " 2 findings".to_owned(),
-                " 1  busy (since 0 s; numbers at 0 s)   ranks spin".to_owned(),
+                " 1  openmpi-busy-wait (since 0 s; numbers at 0 s)   ranks spin".to_owned(),
                 "    state  advising".to_owned(),
                 format!(" 2  {past}"),
                 "    load-imbalance           condition false: a".to_owned(),
@@ -287,7 +300,7 @@ mod tests {
             process.rates = None;
         });
         insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @"
-        no findings: 2 rules fit this program
+        no findings from 2 rules
            matched no process: blas-threads
            no value while it ran: batches
            mine                     condition false
@@ -345,7 +358,7 @@ mod tests {
         let named = RuleView {
             is_named: true,
             ..rule(
-                "threads",
+                "blas-threads",
                 Standing::NoValue,
                 "no value: all 308 windows were left out",
             )
@@ -353,13 +366,19 @@ mod tests {
         snapshot.rules = vec![named, rule("shared-core", Standing::Quiet, "condition false")];
         let has_reason = |snapshot: &Snapshot| {
             let text = at_end(snapshot, false).join("\n");
-            text.contains("threads                  no value: all 308 windows were left out")
+            text.contains("blas-threads             no value: all 308 windows were left out")
         };
         assert!(has_reason(&snapshot), "without a finding");
         snapshot.findings = vec![finding("openmp-team-size", "the threads want 3.5 CPUs")];
         assert!(has_reason(&snapshot), "beside the finding of another rule");
         snapshot.rules[0].is_named = false;
-        assert!(!has_reason(&snapshot), "a rule that was not named");
+        assert!(!has_reason(&snapshot), "a built-in rule that was not named");
+        snapshot.rules[0].name = "threads".into();
+        let lines = at_end(&snapshot, false).join("\n");
+        assert!(
+            lines.contains("threads                  no value"),
+            "a rule that was loaded by name: {lines}"
+        );
     }
 
     #[test]
@@ -384,5 +403,18 @@ mod tests {
             let more = lines.iter().find(|line| line.starts_with(" and "));
             assert_eq!(more.map(String::as_str), rest);
         }
+    }
+
+    #[test]
+    fn a_rule_whose_change_is_on_trial_has_a_line_with_its_state() {
+        let state = "on trial, reverted to compare: 0 of 2 windows";
+        let snapshot = Snapshot {
+            rules: vec![
+                rule("small-messages", Standing::Quiet, "condition false"),
+                rule("openmpi-busy-wait", Standing::OnTrial, state),
+            ],
+            ..Snapshot::default()
+        };
+        assert_eq!(trials(&snapshot), [format!(" openmpi-busy-wait   {state}")]);
     }
 }

@@ -69,14 +69,12 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
             plural(all, "rule")
         ));
     } else {
-        let fitting = match (fitting, missing) {
-            (0, 0) => "no rule fits this program".to_owned(),
-            (0, 1) => "1 rule was not evaluated".to_owned(),
-            (0, more) => format!("{more} rules were not evaluated"),
-            (1, _) => "1 rule fits this program".to_owned(),
-            (more, _) => format!("{more} rules fit this program"),
-        };
-        lines.push(format!(" no findings: {fitting}"));
+        lines.push(match (fitting, missing) {
+            (0, 0) => " no findings: no rule fits this program".to_owned(),
+            (0, 1) => " no findings: 1 rule was not evaluated".to_owned(),
+            (0, more) => format!(" no findings: {more} rules were not evaluated"),
+            (fitting, _) => format!(" no findings from {}", plural(fitting, "rule")),
+        });
         lines.extend(waits_for_others(snapshot, shown.is_over));
         if shown.is_verbose {
             lines.extend(silent_lines(snapshot, |_| true));
@@ -100,14 +98,15 @@ fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> b
     // chosen them.
     let mut reported = BTreeSet::new();
     let are_chosen = all <= FINDINGS_SHOWN;
-    let is_shown = |rule: &&RuleView| is_verbose || are_chosen || rule.is_named || !is_shipped(&rule.name);
+    let is_shown = |rule: &&RuleView| is_verbose || are_chosen || rule.is_named || !is_built_in(&rule.name);
     let states = shown_rules(snapshot).filter(is_shown);
     let states = states.filter(|rule| is_one(rule) && reported.insert((&rule.name, &rule.state)));
     states.map(state_line).collect()
 }
 
-pub(super) fn is_shipped(rule: &str) -> bool {
-    rules::shipped_text(rule).is_some()
+/// Whether a rule is loaded by default.
+pub(super) fn is_built_in(rule: &str) -> bool {
+    rules::library().iter().any(|(name, _)| *name == rule)
 }
 
 /// The rules with a state to show. When a program ends, no process runs until the end of the last window, so
@@ -233,7 +232,7 @@ mod tests {
             (
                 &[(Standing::NoValue, true), (Standing::Quiet, true)],
                 IS_OVER,
-                " no findings: 1 rule fits this program",
+                " no findings from 1 rule",
             ),
             (
                 &[counting],
@@ -334,7 +333,7 @@ mod tests {
             ..rule("mine", Standing::Quiet, "condition false: n > 5 (3 > 5)")
         }];
         insta::assert_snapshot!(lines(&snapshot, GOES_ON).join("\n"), @"
-        no findings: 1 rule fits this program
+        no findings from 1 rule
            but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
            mine                     condition false: n > 5 (3 > 5)
                                     12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 before, between or after windows)

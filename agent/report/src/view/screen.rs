@@ -185,13 +185,12 @@ pub fn overview(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// How the time of all ranks is spent now, in two lines.
+/// How the time of all ranks is spent now, in two lines, and how far the trials of changes are.
 pub fn summary(snapshot: &Snapshot) -> Vec<String> {
-    over_all(
-        snapshot,
-        "after",
-        snapshot.running().filter_map(|process| process.rates).collect(),
-    )
+    let rates = snapshot.running().filter_map(|process| process.rates).collect();
+    let mut lines = over_all(snapshot, "after", rates);
+    lines.extend(findings::trials(snapshot));
+    lines
 }
 
 fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
@@ -416,7 +415,7 @@ pub(super) mod tests {
          function               calls/s      mean   share of the time
          MPI_Wait                   700    6.1 ms    160 %  ###########################
 
-         no findings: 1 rule fits this program
+         no findings from 1 rule
             but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
             openmpi-busy-wait        condition false
          lost: 3 (ring_full)

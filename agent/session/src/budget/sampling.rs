@@ -394,7 +394,7 @@ impl Sampling {
         let what = if view.cuts_sequence {
             "Call sites, message sizes, pairs of ranks and iterations cover the sampled time only"
         } else if view.functions.iter().any(|name| name.starts_with("MPI_")) {
-            "Everything else is reported as before, except the parts of the communication efficiency"
+            "Everything else is reported as before, but serialisation and transfer are no longer measured"
         } else {
             "Everything else is reported as before"
         };

@@ -35,23 +35,33 @@ fn list(json: bool) -> CommandResult {
         let plan = rule.plan();
         !plan.variables.is_empty() || !plan.actions.is_empty()
     };
+    let is_loaded = |name: &str| rules::library().iter().any(|(known, _)| *known == name);
     if json {
         let row = |(name, rule): (&str, rules::CheckedRule)| {
-            let (acts, must_be_named) = (acts(&rule), rule.must_be_named());
-            serde_json::json!({"name": name, "about": rule.about(), "acts": acts, "must_be_named": must_be_named})
+            serde_json::json!({
+                "name": name,
+                "about": rule.about(),
+                "acts": acts(&rule),
+                "must_be_named": rule.must_be_named(),
+                "loaded": is_loaded(name),
+            })
         };
         return super::print_json(&checked.map(row).collect::<Vec<_>>());
     }
+    let (loaded, others): (Vec<_>, Vec<_>) = checked.partition(|(name, _)| is_loaded(name));
     say!("{:<24} {:<9} about", "rule", "acts");
-    checked.for_each(|(name, rule)| {
-        let when = match (acts(&rule), rule.must_be_named()) {
+    let row = |(name, rule): &(&str, rules::CheckedRule)| {
+        let when = match (acts(rule), rule.must_be_named()) {
             (false, _) => "never",
             (true, false) => "--apply",
             (true, true) => "if named",
         };
         say!("{name:<24} {when:<9} {}", rule.about());
-    });
-    say!("acts: never (it only reports), with --apply, or only if named (--apply=RULE)");
+    };
+    loaded.iter().for_each(row);
+    say!("\nOnly loaded with --rules RULE:");
+    others.iter().for_each(row);
+    say!("\nacts: never (it only reports), with --apply, or only if named (--apply=RULE)");
     Ok(Code::Done)
 }
 

@@ -171,7 +171,7 @@ fn leave_keys_to_the_command() -> io::Result<()> {
     Ok(())
 }
 
-pub(in crate::commands) fn attend(mut args: RunArgs) -> CommandResult {
+pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     let missing = rights::missing_to_probe();
     if !missing.is_empty() {
         let missing = missing.join(", ");
@@ -205,7 +205,7 @@ pub(in crate::commands) fn attend(mut args: RunArgs) -> CommandResult {
         }),
         ..attach::compared(&args.watch)?
     };
-    let rules = attach::rules(&mut args.watch, true)?;
+    let rules = attach::rules(&args.watch, true)?;
     let watched = attach::Watched {
         job: Job::of_command(process),
         discovery,
