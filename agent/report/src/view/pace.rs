@@ -15,6 +15,8 @@ use super::parts::{self, WATCHED_FULLY, probed};
 const CHANGE_SHOWN: f64 = 0.05;
 /// Minimum share of a watched step that is mentioned as the cost of probes.
 const PROBES_SHOWN: f64 = 0.05;
+/// From this share of the time that threads want to run on, waits for a CPU are mentioned as part of the time of teams.
+const WAITS_SHOWN: f64 = 0.1;
 /// From this factor on the factor is shown, because 99 and 100 % shorter look alike.
 const FACTOR_SHOWN: f64 = 2.0;
 
@@ -90,17 +92,16 @@ fn lines(
             lines.push(line);
             let begins_at = iteration.begins_at.as_ref();
             lines.extend(begins_at.map(|begin| {
-                format!(
-                    " each step begins with {} in {}",
-                    begin.function,
-                    place(&begin.place)
-                )
+                let rank = iteration
+                    .rank
+                    .map_or_else(String::new, |rank| format!(" of rank {rank}"));
+                let place = place(&begin.place);
+                format!(" each step{rank} begins with {} in {place}", begin.function)
             }));
             let before = iteration.before.as_ref();
-            lines.extend(before.map(|left| {
-                let beside = beside((left.from, left.pace.until));
-                left_loop(left, sequence.steps, beside)
-            }));
+            let before = before.map(|left| (left, beside((left.from, left.pace.until))));
+            let before = before.filter(|(_, beside)| *beside != parts::STRADDLES);
+            lines.extend(before.map(|(left, beside)| left_loop(left, sequence.steps, beside)));
         }
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
@@ -253,11 +254,19 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
         false => String::new(),
     };
     let mut lines = vec![format!(" {rate}{inside}{seen}")];
-    lines.extend(regions.teams.as_ref().map(team_line));
+    let rates = snapshot.processes.iter().filter_map(|process| process.overall);
+    let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
+        (sum.0 + rates.cpu, sum.1 + rates.runqueue)
+    });
+    let waits = match waiting > WAITS_SHOWN * (cpu + waiting) {
+        true => " (partly waits for a CPU)",
+        false => "",
+    };
+    lines.extend(regions.teams.as_ref().map(|teams| team_line(teams, waits)));
     lines
 }
 
-fn team_line(teams: &TeamsView) -> String {
+fn team_line(teams: &TeamsView, waits: &str) -> String {
     let threads = match (teams.of.threads_least, teams.of.threads_most) {
         (1, 1) => "1 thread".to_owned(),
         (least, most) if least == most => format!("{most} threads"),
@@ -267,7 +276,7 @@ fn team_line(teams: &TeamsView) -> String {
         .load_balance
         .map_or_else(String::new, |balance| format!("; load balance {balance:.2}"));
     format!(
-        " time of their teams ({threads})   working {}   waiting at the end {}   starting and ending {}{balance}",
+        " time of their teams ({threads})   working {}   waiting at the end {}   starting and ending {}{waits}{balance}",
         percent(teams.working),
         percent(teams.waiting),
         percent(teams.starting + teams.ending),
@@ -549,8 +558,10 @@ mod tests {
             }];
             let lines = over_all(&snapshot);
             assert!(lines[0].contains(text), "{lines:?}");
+            let left = lines.iter().find(|line| line.contains("another loop"));
+            assert_eq!(left.is_none(), text.contains(parts::STRADDLES), "{lines:?}");
             let of_left = text.trim_start_matches(" takes 95 ms");
-            assert!(lines[1].contains(of_left), "{lines:?}");
+            assert!(left.is_none_or(|line| line.contains(of_left)), "{lines:?}");
         }
     }
 
@@ -580,10 +591,8 @@ mod tests {
             without: Some("too few MPI calls were seen: 3".into()),
             ..SequenceView::default()
         };
-        assert_eq!(
-            now(&of(none)),
-            [" no loop detected: too few MPI calls were seen: 3"]
-        );
+        let expected = [" no loop detected: too few MPI calls were seen: 3"];
+        assert_eq!(now(&of(none)), expected);
         assert!(now(&Snapshot::default()).is_empty());
     }
 }

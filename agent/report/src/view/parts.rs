@@ -189,6 +189,9 @@ fn is_before_changes(snapshot: &Snapshot, at_ns: u64) -> bool {
     first.is_some_and(|first| Duration::from_nanos(at_ns) <= first)
 }
 
+/// A mean over such a span says nothing about the program with the changes or without them.
+pub(super) const STRADDLES: &str = " before and after the changes";
+
 /// Where a span of time lies relative to the changes, as a suffix; empty without changes, and after all of them.
 pub(super) fn beside_changes(snapshot: &Snapshot, (from, until): (Duration, Duration)) -> &'static str {
     let made = snapshot.changes.iter().filter(|change| change.number != 0);
@@ -199,7 +202,7 @@ pub(super) fn beside_changes(snapshot: &Snapshot, (from, until): (Duration, Dura
         .clone()
         .any(|(first, last)| from < last && !is_before(first))
     {
-        true => " before and after the changes",
+        true => STRADDLES,
         false if times.any(|(first, _)| is_before(first)) => " before the changes",
         false => "",
     }

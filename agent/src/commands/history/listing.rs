@@ -243,7 +243,8 @@ fn print(entry: &HistoryEntry, with_reasons: bool) {
     let how = said(change).map_or_else(String::new, |how| format!(", {how}"));
     say!("    {by}, for {}{how}", intent.who.user);
     if *times > 1 {
-        say!("    made {times} times since {since}: the guard reverts a change to compare");
+        let each = if others.is_empty() { "" } else { " in each process" };
+        say!("    made {times} times{each} since {since}: the guard reverts a change to compare");
     }
     if with_reasons {
         intent.why.iter().for_each(|why| say!("    {}", printable(why)));
