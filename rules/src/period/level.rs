@@ -296,13 +296,11 @@ fn are_alike(kinds: &[(&SegmentKind, &Sites)], ordinary: &Sites, segments: f64) 
 
 /// Whether lengths, each with its number, deviate little enough from their mean.
 fn vary_little(lengths: impl Iterator<Item = (f64, usize)> + Clone) -> bool {
-    let count: usize = lengths.clone().map(|(_, count)| count).sum();
-    let sum = |of: &dyn Fn(f64) -> f64| -> f64 {
-        let parts = lengths.clone().map(|(length, count)| of(length) * count as f64);
-        parts.sum::<f64>() / count as f64
-    };
-    let mean = sum(&|length| length);
-    sum(&|length| (length - mean).abs()) <= SPREAD * mean
+    let lengths = lengths.map(|(length, count)| (length, count as f64));
+    let count: f64 = lengths.clone().map(|(_, count)| count).sum();
+    let mean = lengths.clone().map(|(length, count)| length * count).sum::<f64>() / count;
+    let distances = lengths.map(|(length, count)| (length - mean).abs() * count);
+    distances.sum::<f64>() / count <= SPREAD * mean
 }
 
 /// Whether almost all sites are equal and first called in the same order.
