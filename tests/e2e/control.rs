@@ -35,7 +35,7 @@ fn a_session_is_listed_shown_switched_and_stopped_by_its_user() -> Outcome {
 
     let (code, text) = ana.run(&["session", "list"])?;
     assert_eq!(code, 0, "{text}");
-    assert_has!(text, "rules may write", "set-knob  applying");
+    assert_has!(text, "rules may write", "set-knob  (applying)");
     let (code, text) = ana.run(&["session", "snapshot", &pid])?;
     assert_eq!(code, 0, "{text}");
     let report: serde_json::Value = serde_json::from_str(&text)?;
@@ -78,7 +78,7 @@ fn a_session_without_apply_cannot_be_switched_to_it() -> Outcome {
     session.lines.wait_for_line("finding  set-knob", SOON)?;
     assert_eq!(knobs.knob()?, 10);
     let (code, text) = ana.run(&["session", "list", &pid])?;
-    assert_eq!((code, text.contains("set-knob  advising")), (0, true), "{text}");
+    assert_eq!((code, text.contains("set-knob  (advising)")), (0, true), "{text}");
     let (code, text) = ana.run(&["session", "list", "1"])?;
     assert_eq!(
         (code, text.contains("none of your sessions")),

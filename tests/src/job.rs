@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::lines::{Lines, follow};
 use crate::problem::Context;
+use crate::wait::{SOON, wait_until};
 use crate::{Outcome, Problem, family, programs};
 
 /// The MPI implementation of a job.
@@ -209,6 +210,11 @@ impl Job {
         // A separate process group: Ctrl-C at a terminal reaches only this process, which ends the job in
         // order.
         let (child, lines) = follow(command.process_group(0))?;
+        // An agent that is attached at once must find the launcher, and not setpriv.
+        let name = format!("/proc/{}/comm", child.id());
+        wait_until("the launcher in place of setpriv", SOON, || {
+            Ok(fs::read_to_string(&name).is_ok_and(|name| name.trim() != "setpriv"))
+        })?;
         Ok(Job {
             child,
             lines,

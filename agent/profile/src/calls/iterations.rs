@@ -4,6 +4,7 @@
 use std::{collections::VecDeque, ops::Range};
 
 use abi::Call;
+use rules::period::Loop;
 
 use super::CallSite;
 
@@ -74,6 +75,8 @@ const SETTLE_NS: u64 = 1_000_000_000;
 pub struct Iterations {
     /// Mean number of calls in an iteration.
     pub calls: f64,
+    /// The number of iterations of that mean.
+    calls_of: usize,
     /// Estimated number of iterations before the first one.
     before: f64,
     first: Option<CallBegin>,
@@ -87,11 +90,20 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    pub fn new(calls: f64) -> Iterations {
+    /// With the mean number of calls in so many iterations.
+    pub fn new(calls: f64, calls_of: usize) -> Iterations {
         Iterations {
             calls,
+            calls_of,
             part_ns: PART_NS,
             ..Iterations::default()
+        }
+    }
+
+    /// Takes the mean number of calls from a later window, unless that has far fewer iterations: it begins after a gap.
+    pub fn still(&mut self, found: &Loop) {
+        if 2 * found.iterations >= self.calls_of {
+            (self.calls, self.calls_of) = (found.calls, self.calls_of.max(found.iterations));
         }
     }
 

@@ -314,7 +314,7 @@ impl Thread {
         match look {
             Look::Same => {
                 if let (Some(current), Some(known)) = (&mut self.current, self.detector.known()) {
-                    current.calls = known.calls;
+                    current.still(known);
                 }
             }
             Look::Left => self.leave(),
@@ -323,7 +323,7 @@ impl Thread {
                 let Some(known) = self.detector.known() else {
                     return;
                 };
-                let mut current = Iterations::new(known.calls);
+                let mut current = Iterations::new(known.calls, known.iterations);
                 let newest = self.marks.len().saturating_sub(1);
                 let begun_at = ago.iter().max().and_then(|ago| newest.checked_sub(*ago));
                 let lost = self.calls - self.marks.len() as u64;

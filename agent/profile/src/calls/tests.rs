@@ -168,3 +168,19 @@ fn a_loop_that_goes_on_is_looked_at_ever_more_seldom_and_one_that_was_left_as_so
     // The next search would be due eight seconds after the last.
     assert_eq!(looked_at(34, &others.calls)[0], 34);
 }
+
+/// After a gap the window has few iterations, of which one may take another path.
+#[test]
+fn the_number_of_calls_of_an_iteration_is_a_mean_over_many() {
+    let found = |calls, iterations| rules::period::Loop {
+        anchor: rules::period::Anchor::default(),
+        calls,
+        most_calls: 45,
+        iterations,
+    };
+    let mut current = Iterations::new(13.4, 300);
+    current.still(&found(15.7, 9));
+    assert_eq!(current.calls, 13.4);
+    current.still(&found(13.6, 280));
+    assert_eq!(current.calls, 13.6);
+}
