@@ -1,5 +1,6 @@
 //! The watched job, and the search for further processes of it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{FamilyEvent, FamilyEventKind};
@@ -40,6 +41,15 @@ pub(super) struct WatchedJob {
     pub(super) family_events: Option<Ring>,
     /// Reports when a process ends; set when the loop begins.
     pub(super) ends: Option<Ends>,
+    copies: RefCell<BTreeMap<String, FoundCopies>>,
+}
+
+/// The files with a copy of a variable.
+#[derive(Default)]
+struct FoundCopies {
+    paths: BTreeSet<String>,
+    /// The processes that were looked through.
+    of: BTreeSet<Pid>,
 }
 
 impl WatchedJob {
@@ -57,7 +67,21 @@ impl WatchedJob {
             started,
             family_events: family_events.map_err(kernel_failure)?,
             ends: None,
+            copies: RefCell::default(),
         })
+    }
+
+    /// The files that had a copy of a variable when the processes were read. Each process is looked through once: the
+    /// search goes through all symbols of its files, and a finding is updated in each window.
+    pub(super) fn copies_at_start(&self, variable: &str) -> BTreeSet<String> {
+        let mut copies = self.copies.borrow_mut();
+        let found = copies.entry(variable.to_owned()).or_default();
+        for member in &self.job.members {
+            if found.of.insert(member.process.pid) {
+                found.paths.extend(member.copies_at_start(variable));
+            }
+        }
+        found.paths.clone()
     }
 
     /// Starts reporting the ends of these processes, by slot. Must be called inside the tokio runtime.

@@ -1,9 +1,9 @@
 //! The displayed data of a session, read from its parts. Changes nothing.
 
 use crate::rulebook::DecisionId;
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use job::{Job, Member, Namer, monotonic_ns};
+use job::{Job, Namer, monotonic_ns};
 use probe::kernel::{self, Kernel, LinkKind, Ring};
 use profile::cost::CostView;
 use profile::format::{duration, plural};
@@ -312,8 +312,7 @@ impl<'a> Views<'a> {
         let mut effects = self.rules.effects(rule, &self.target.job.members);
         let variables = self.rules.written_everywhere(rule).into_iter();
         effects.extend(variables.filter_map(|variable| {
-            let of = |member: &Member| member.copies_at_start(&variable);
-            let paths: BTreeSet<String> = self.target.job.members.iter().flat_map(of).collect();
+            let paths = self.target.copies_at_start(&variable);
             copies(&variable, &paths)
         }));
         let can_probe = self.measuring.probes.kernel().is_some();
