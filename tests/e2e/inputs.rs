@@ -81,6 +81,25 @@ fn ranks_that_the_launcher_of_another_mpi_started_are_said_to_be_alone() -> Outc
     Ok(())
 }
 
+#[test]
+fn programs_of_one_name_that_were_started_separately_are_said_to_be_several() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join("twice");
+    fs::copy(programs::c("asleep")?, &program)?;
+    let jobs = [
+        Job::alone(&program, |_| Vec::new())?,
+        Job::alone(&program, |_| Vec::new())?,
+    ];
+    jobs.iter()
+        .try_for_each(|job| job.events("ready", 1, SOON).map(|_| ()))?;
+    let agent = Agent::command(&["attach", "--plain", "twice"])?;
+    agent
+        .lines
+        .wait_for_line("note: 2 programs named twice were started separately", SOON)?;
+    Ok(())
+}
+
 /// Requests a function of a program without symbols.
 fn assert_refused(program: &Path) -> Outcome {
     let mut job = Job::alone(program, |folder| with_folder(folder, vec!["5".into()]))?;

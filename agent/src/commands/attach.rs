@@ -94,6 +94,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     notes.extend(stopped(&job));
     notes.extend(ranks_without_mpi(&job));
     notes.extend(ranks_alone(&job));
+    notes.extend(several_programs(&job, &targets));
     notes.extend((compared.contract.is_some() && !has_mpi).then(|| NO_CONTRACT.to_owned()));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
@@ -516,6 +517,16 @@ fn ranks_alone(job: &Job) -> Option<String> {
             "note: {alone} ranks were started together, but each is alone in MPI_COMM_WORLD and does all of the work: the launcher is not that \
              of the program's MPI"
         )
+    })
+}
+
+/// A note if a name is that of programs that were started separately.
+fn several_programs(job: &Job, targets: &[String]) -> Option<String> {
+    let [name] = targets else { return None };
+    let is_name = name.parse::<i32>().is_err() && !name.contains(':');
+    let several = job.roots.len();
+    (is_name && several > 1).then(|| {
+        format!("note: {several} programs named {name} were started separately, and are watched together; a process number selects one")
     })
 }
 

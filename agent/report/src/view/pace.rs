@@ -15,8 +15,6 @@ use super::parts::{self, WATCHED_FULLY, probed};
 const CHANGE_SHOWN: f64 = 0.05;
 /// Minimum share of a watched step that is mentioned as the cost of probes.
 const PROBES_SHOWN: f64 = 0.05;
-/// From this share of the time that threads want to run on, waits for a CPU are mentioned as part of the time of teams.
-const WAITS_SHOWN: f64 = 0.1;
 /// From this factor on the factor is shown, because 99 and 100 % shorter look alike.
 const FACTOR_SHOWN: f64 = 2.0;
 
@@ -254,19 +252,11 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
         false => String::new(),
     };
     let mut lines = vec![format!(" {rate}{inside}{seen}")];
-    let rates = snapshot.processes.iter().filter_map(|process| process.overall);
-    let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
-        (sum.0 + rates.cpu, sum.1 + rates.runqueue)
-    });
-    let waits = match waiting > WAITS_SHOWN * (cpu + waiting) {
-        true => " (partly waits for a CPU)",
-        false => "",
-    };
-    lines.extend(regions.teams.as_ref().map(|teams| team_line(teams, waits)));
+    lines.extend(regions.teams.as_ref().map(team_line));
     lines
 }
 
-fn team_line(teams: &TeamsView, waits: &str) -> String {
+fn team_line(teams: &TeamsView) -> String {
     let threads = match (teams.of.threads_least, teams.of.threads_most) {
         (1, 1) => "1 thread".to_owned(),
         (least, most) if least == most => format!("{most} threads"),
@@ -276,7 +266,7 @@ fn team_line(teams: &TeamsView, waits: &str) -> String {
         .load_balance
         .map_or_else(String::new, |balance| format!("; load balance {balance:.2}"));
     format!(
-        " time of their teams ({threads})   working {}   waiting at the end {}   starting and ending {}{waits}{balance}",
+        " time of their teams ({threads})   working {}   waiting at the end {}   starting and ending {}{balance}",
         percent(teams.working),
         percent(teams.waiting),
         percent(teams.starting + teams.ending),
