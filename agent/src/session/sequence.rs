@@ -4,14 +4,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use job::{Member, Namer};
-use tuner::{Address, Images, bytes_to_caller};
+use tuner::{Address, Images, Module, bytes_to_caller};
 
 use probe::kernel::{Kernel, KernelError};
 use profile::cost::{Prices, ProbeTimes, Probed};
 use profile::probe::Probe;
 use profile::{
-    CallSite, CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, Iterations, LeftLoop,
-    LoopBegin, Metered, Pace, PaceView, Scalability, SequenceView, SiteTotals, SourcePlace, Steps, TeamPart,
+    CallSite, CallSiteView, Collectives, Efficiencies, EfficienciesView, IterationView, LeftLoop, LoopBegin,
+    Metered, Pace, PaceView, Scalability, SequenceView, SiteTotals, SourcePlace, Steps, TeamPart,
     is_library_of_bindings, mpi,
 };
 use report::{Reference, Trace};
@@ -358,7 +358,8 @@ pub(super) fn see_through_bindings(
     Ok(())
 }
 
-/// Time in MPI by call site, over all ranks: the greatest ones, and all others together.
+/// Time in MPI by call site, over all ranks: the greatest ones, and all others together. Names the call that begins
+/// the loop that is shown, too.
 pub(super) fn name_call_sites(
     namer: &mut Namer,
     (processes, members): (&[Metered], &[Member]),
@@ -367,6 +368,8 @@ pub(super) fn name_call_sites(
 ) {
     let mut sums: BTreeMap<(String, SourcePlace), PlaceSum> = BTreeMap::new();
     let mut others = SiteTotals::default();
+    let has_mpi = members.iter().any(|member| member.mpi.is_some());
+    let shown_loop = looping(processes, has_mpi).map(|process| process.slot);
     for (number, (process, member)) in processes.iter().zip(members).enumerate() {
         let mut sites: Vec<_> = process.sequence.sites().iter().collect();
         sites.sort_by_key(|(site, totals)| (std::cmp::Reverse(totals.time_ns), *site));
@@ -377,6 +380,9 @@ pub(super) fn name_call_sites(
         let addresses: Vec<u64> = sites.iter().map(|(site, _)| site.address).collect();
         let now = member.space_now(images);
         let modules = &now.as_ref().unwrap_or(&member.space).modules;
+        if let (true, Some(iteration)) = (shown_loop == Some(process.slot), &mut view.iteration) {
+            iteration.begins_at = loop_begin(namer, process, (probes, modules));
+        }
         let places = namer.places(modules, &addresses);
         for ((site, totals), place) in sites.into_iter().zip(places) {
             sums.entry((function_of(probes, site), place))
@@ -402,38 +408,21 @@ pub(super) fn name_call_sites(
     view.other_call_sites = others;
 }
 
-/// Names the call that begins each iteration of the loop that is shown.
-pub(super) fn name_loop(
+/// The call that begins each iteration of the loop of a process; `None` if its file is no longer mapped.
+fn loop_begin(
     namer: &mut Namer,
-    (processes, members): (&[Metered], &[Member]),
-    (probes, images): (&[Probe], &Images),
-    view: &mut SequenceView,
-) {
-    let Some(iteration) = &mut view.iteration else {
-        return;
-    };
-    let has_mpi = members.iter().any(|member| member.mpi.is_some());
-    let Some(process) = looping(processes, has_mpi) else {
-        return;
-    };
-    let begins_at = process.sequence.iterations().and_then(Iterations::begins_at);
-    let mut pairs = processes.iter().zip(members);
-    let member = pairs.find(|(other, _)| other.slot == process.slot);
-    let (Some(site), Some((_, member))) = (begins_at, member) else {
-        return;
-    };
-    let now = member.space_now(images);
-    let modules = &now.as_ref().unwrap_or(&member.space).modules;
+    process: &Metered,
+    (probes, modules): (&[Probe], &[Module]),
+) -> Option<LoopBegin> {
+    let site = process.sequence.iterations()?.begins_at()?;
     let address = Address(site.address);
-    let Some(module) = modules.iter().find(|module| module.contains(address)) else {
-        return;
-    };
-    iteration.begins_at = Some(LoopBegin {
+    let module = modules.iter().find(|module| module.contains(address))?;
+    Some(LoopBegin {
         function: function_of(probes, site),
         place: namer.places(modules, &[site.address]).remove(0),
         build_id: module.build_id().map(ToString::to_string),
         address: module.link(address).0,
-    });
+    })
 }
 
 fn function_of(probes: &[Probe], site: CallSite) -> String {

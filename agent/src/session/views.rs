@@ -282,10 +282,12 @@ impl<'a> Views<'a> {
     }
 
     pub(super) fn name_call_sites(&self, namer: &mut Namer, view: &mut SequenceView) {
-        let processes = (&*self.measuring.profile.processes, &*self.target.job.members);
-        let probes = (self.measuring.probes.list(), self.target.discovery.images());
-        sequence::name_call_sites(namer, processes, probes, view);
-        sequence::name_loop(namer, processes, probes, view);
+        sequence::name_call_sites(
+            namer,
+            (&self.measuring.profile.processes, &self.target.job.members),
+            (self.measuring.probes.list(), self.target.discovery.images()),
+            view,
+        );
     }
 
     /// The session for a list of sessions.

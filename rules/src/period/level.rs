@@ -240,7 +240,7 @@ fn regular(candidate: &PeriodCandidate, calls: &CallWindow, branches: f64) -> Op
     if calls.folded.len() - last > 2 * most_calls {
         return None;
     }
-    let equal = kinds.iter().max_by_key(|kind| kind.count)?;
+    let (at, equal) = kinds.iter().enumerate().max_by_key(|(_, kind)| kind.count)?;
     let is_equal = equal.count >= EQUAL_ENOUGH && equal.count as f64 >= ALIKE_MIN * segments;
     if !is_equal && !may_be_alike(candidate) {
         return None;
@@ -248,7 +248,7 @@ fn regular(candidate: &PeriodCandidate, calls: &CallWindow, branches: f64) -> Op
     let sites: Vec<Sites> = kinds.iter().map(|kind| Sites::of(kind, calls)).collect();
     let of_kinds: Vec<(&SegmentKind, &Sites)> = kinds.iter().zip(&sites).collect();
     let ordinary = match is_equal {
-        true => &Sites::of(equal, calls),
+        true => sites.get(at)?,
         false => commonest_order(&of_kinds)?,
     };
     if !is_equal && !are_alike(&of_kinds, ordinary, segments) {
