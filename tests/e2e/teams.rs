@@ -73,12 +73,27 @@ const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Interrupt,
+    Duration,
+    /// Kept by the session, and reverted by `undo`.
+    Undo,
     KillAgent,
     KillActuator,
     KillBoth,
 }
 
 const KILLS: [End; 3] = [End::KillAgent, End::KillActuator, End::KillBoth];
+
+impl End {
+    /// Flags of a session that ends in this way.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            // The team changes in the first second, on a busy machine in the third.
+            End::Duration => &["--duration", "6s"],
+            End::Undo => &["--keep"],
+            _ => &[],
+        }
+    }
+}
 
 /// The actuator outlives the agent, and reverts; if it is killed itself, its stand-in does. Both revert at the program's
 /// next sync point, here the begin of a region.
@@ -90,19 +105,30 @@ fn a_team_is_as_it_was_after_each_kill_of_the_session_that_changed_it() -> Outco
     let rule = rule(&folder, head, TEAM_OF_SEVEN)?;
     // 18 ms outside of regions, and 2 ms of work for all threads: fewer threads are hardly slower.
     let flat = "18000 2000 0 1 1 15 0";
-    let rows: [(&str, &str, &[&str]); 3] = [
-        ("regions", "0", &["--rules", &rule, "--apply=acting"]),
-        ("shapes", flat, &["--apply", "--scaling=90%"]),
-        ("shapes", flat, &["--rules", "threads", "--apply=threads"]),
+    let only_interrupt = &[End::Interrupt][..];
+    let rows: [(&str, &str, &[&str], &[End]); 3] = [
+        (
+            "regions",
+            "0",
+            &["--rules", &rule, "--apply=acting"],
+            &[End::Interrupt, End::Duration, End::Undo],
+        ),
+        ("shapes", flat, &["--apply", "--scaling=90%"], only_interrupt),
+        (
+            "shapes",
+            flat,
+            &["--rules", "threads", "--apply=threads"],
+            only_interrupt,
+        ),
     ];
     let kills = amount("TUNEAGENT_KILLS", 3, 33)?;
     let mut took_s = Vec::new();
-    for (program, arguments, flags) in rows {
+    for (program, arguments, flags, others) in rows {
         let environment = "OMP_DYNAMIC=false OMP_NUM_THREADS=16";
         let mut job = start_with(programs::openmp(program)?, environment, arguments)?;
         job.open("go")?;
         let flags = [&["--rules", "none"], flags].concat();
-        let ends = KILLS.iter().cycle().take(kills as usize).chain([&End::Interrupt]);
+        let ends = KILLS.iter().cycle().take(kills as usize).chain(others);
         let mut seen = 0;
         for end in ends {
             let what = format!("after {end:?} of {flags:?}");
@@ -122,16 +148,23 @@ fn a_team_is_as_it_was_after_each_kill_of_the_session_that_changed_it() -> Outco
 /// Ends a session with these flags once it has changed the team, and waits until the program has its own size again. Returns
 /// the number of sizes that the program has shown so far, `seen` of them before, and the time from the end to the last one.
 fn restored(job: &Job, flags: &[&str], end: End, seen: usize) -> Outcome<(usize, f64)> {
-    let mut agent = Agent::attach(job.pid(), flags)?;
+    let mut agent = Agent::attach(job.pid(), &[flags, end.flags()].concat())?;
     let (changed, _) = shows(job, "another team", seen, |team| team["most"] != 16)?;
     agent.lines.wait_for_line("done in 1 process", SOON)?;
-    let since = Instant::now();
+    let mut since = Instant::now();
     let actuators = agent.actuators();
     assert!(!actuators.is_empty(), "no actuator");
     match end {
         End::Interrupt => agent.signal(Signal::INT)?,
         End::KillAgent | End::KillBoth => agent.signal(Signal::KILL)?,
         End::KillActuator => {}
+        End::Duration => since = agent.lines.wait_for_line("; detached", SOON)?.at,
+        End::Undo => {
+            agent.signal(Signal::INT)?;
+            agent.wait(SOON)?;
+            since = Instant::now();
+            Agent::succeed_in(agent.folder(), &["undo", &job.pid().to_string()])?;
+        }
     }
     if matches!(end, End::KillActuator | End::KillBoth) {
         actuators.iter().for_each(Member::kill);
@@ -144,7 +177,8 @@ fn restored(job: &Job, flags: &[&str], end: End, seen: usize) -> Outcome<(usize,
     match end {
         End::Interrupt => assert_has!(text, "Ctrl-C; detached", " reverted"),
         End::KillActuator => assert_has!(text, "the actuator was lost, and its stand-in reverts; detached"),
-        End::KillAgent | End::KillBoth => {}
+        End::Duration => assert_has!(text, "detached", " reverted"),
+        End::KillAgent | End::KillBoth | End::Undo => {}
     }
     let journal = Journal::read(&agent.folder().join("journal"))?;
     let all: Vec<_> = journal.behind(0).collect();
