@@ -14,6 +14,15 @@ pub(crate) struct Compared {
     pub(crate) left: String,
     pub(crate) right: String,
     pub(crate) holds: Option<bool>,
+    /// It stands below a `not`.
+    is_negated: bool,
+}
+
+impl Compared {
+    /// Whether it makes the condition false by itself.
+    fn fails(&self) -> bool {
+        self.holds == Some(self.is_negated)
+    }
 }
 
 /// The comparisons in a condition, including those of boolean metrics, in the order in which they are
@@ -26,6 +35,11 @@ pub(crate) fn comparisons(rule: &CheckedRule, condition: &Typed, context: Contex
             right,
             text,
         } => vec![compared(*comparison, left, right, text, context)],
+        Term::Not(of) => {
+            let mut inside = comparisons(rule, of, context);
+            inside.iter_mut().for_each(|one| one.is_negated = !one.is_negated);
+            inside
+        }
         Term::Metric(index) => match rule.metrics.get(*index) {
             Some(metric) if metric.value.of == Type::BOOLEAN => comparisons(rule, &metric.value, context),
             _ => Vec::new(),
@@ -62,26 +76,29 @@ fn compared(
             Ok(Scalar::Boolean(holds)) => Some(holds),
             _ => None,
         },
+        is_negated: false,
     }
 }
 
-/// Why `condition` is false: the comparisons that fail, or all of them if none fails by itself.
+/// Why `condition` is false: the comparisons that fail. If none fails by itself, as where earlier windows decide,
+/// those that hold are shown as such.
 pub(crate) fn why_false(rule: &CheckedRule, condition: &Typed, context: Context<'_>) -> String {
     let all = comparisons(rule, condition, context);
-    let failing: Vec<&Compared> = all.iter().filter(|one| one.holds == Some(false)).collect();
-    let shown = if failing.is_empty() {
-        all.iter().collect()
-    } else {
-        failing
+    let (failing, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(Compared::fails);
+    let said = |one: &Compared| {
+        let Compared {
+            written, left, right, ..
+        } = one;
+        match (one.fails(), one.is_negated) {
+            (true, false) => format!("{written} ({left} is not {right})"),
+            (true, true) => format!("{written} holds ({left} {right})"),
+            (false, _) => format!("{written} ({left} {right})"),
+        }
     };
-    let texts = shown.iter().map(|one| match one.holds {
-        Some(false) => format!("{} ({} is not {})", one.written, one.left, one.right),
-        _ => format!("{} ({} {})", one.written, one.left, one.right),
-    });
-    let texts: Vec<String> = texts.collect();
-    if texts.is_empty() {
-        "condition false".to_string()
-    } else {
-        format!("condition false: {}", texts.join("; "))
+    let list = |some: &[Compared]| some.iter().map(said).collect::<Vec<_>>().join("; ");
+    match (failing.as_slice(), rest.as_slice()) {
+        ([], []) => "condition false".to_owned(),
+        ([], holding) => format!("condition false, though {}", list(holding)),
+        (failing, _) => format!("condition false: {}", list(failing)),
     }
 }

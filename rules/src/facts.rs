@@ -14,6 +14,9 @@ pub const MPI_LIBRARIES: &[&str] = &["Open MPI", "MPICH", "Intel MPI"];
 pub struct ProcessFacts {
     /// Its rank in the job's world communicator.
     pub rank: Option<u32>,
+    /// Its number in the system; `None` in recordings of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// The number of ranks of that communicator.
     pub size: Option<u32>,
     /// File name of its program, without the folder.

@@ -47,3 +47,13 @@ pub(crate) fn share(value: Option<f64>) -> Cell {
         ..number(value, percent)
     }
 }
+
+impl Cell {
+    /// With a mark before its text, unless there is no number.
+    pub(crate) fn marked(mut self, mark: &str) -> Cell {
+        if self.number.is_some() {
+            self.text.insert_str(0, mark);
+        }
+        self
+    }
+}

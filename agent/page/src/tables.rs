@@ -32,20 +32,15 @@ fn functions(snapshot: &Snapshot) -> Table {
     let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
     let row = |function: &FunctionTotals| {
         let accuracy = view::Accuracy::of(function.estimate);
-        let mut cells = vec![
+        let mark = function.estimate.map_or("", |_| "~");
+        vec![
             text(&function.name),
             number(Some(function.calls as f64), |calls| accuracy.cell(calls)),
-            number(function.mean_of_returned_ns(), duration),
-            number(function.time_ns.map(|ns| ns as f64), duration),
-            share(function.time_ns.map(|ns| ns as f64 / watched_ns)),
-            number(function.bytes.map(|amount| amount as f64), bytes),
-        ];
-        // The calls have their mark.
-        let measured = cells[2..].iter_mut().filter(|cell| cell.number.is_some());
-        if function.estimate.is_some() {
-            measured.for_each(|cell| cell.text.insert(0, '~'));
-        }
-        cells
+            number(function.mean_of_returned_ns(), duration).marked(mark),
+            number(function.time_ns.map(|ns| ns as f64), duration).marked(mark),
+            share(function.time_ns.map(|ns| ns as f64 / watched_ns)).marked(mark),
+            number(function.bytes.map(|amount| amount as f64), bytes).marked(mark),
+        ]
     };
     table(
         ("functions", "Functions"),
@@ -78,6 +73,10 @@ fn call_sites(snapshot: &Snapshot) -> Table {
             number(Some(site.time_ns as f64), duration),
         ]
     };
+    let (calls, time) = match view::mpi_mark(snapshot) {
+        "" => (("calls", true), ("time", true)),
+        _ => (("calls while sampled", true), ("time while sampled", true)),
+    };
     table(
         ("call-sites", "Call sites"),
         &[
@@ -85,14 +84,15 @@ fn call_sites(snapshot: &Snapshot) -> Table {
             ("called in", false),
             ("at", false),
             ("ranks", true),
-            ("calls", true),
-            ("time", true),
+            calls,
+            time,
         ],
         snapshot.sequence.call_sites.iter().map(row),
     )
 }
 
 fn processes(snapshot: &Snapshot) -> Table {
+    let mark = view::mpi_mark(snapshot);
     let row = |process: &ProcessView| {
         let rates = process.overall;
         let counters = process.counters.as_ref();
@@ -103,7 +103,7 @@ fn processes(snapshot: &Snapshot) -> Table {
                 pid.to_string()
             }),
             text(process.host.as_deref().unwrap_or(&snapshot.job.host)),
-            share(rates.and_then(|rates| rates.mpi)),
+            share(rates.and_then(|rates| rates.mpi)).marked(mark),
             share(rates.map(|rates| rates.cpu)),
             share(rates.map(|rates| rates.runqueue)),
             number(

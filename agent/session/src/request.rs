@@ -84,8 +84,20 @@ pub struct SessionView {
     /// It was started with --apply.
     pub applies: bool,
     pub elapsed_s: f64,
-    /// For each rule its name, its mode, and what it does or why it does nothing.
-    pub rules: Vec<(String, String, String)>,
+    /// The tunes of all rules.
+    pub rules: Vec<ListedTune>,
+}
+
+/// A tune of a rule in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListedTune {
+    /// The rule's name.
+    pub name: String,
+    /// Its action, which distinguishes it from the other tunes of the rule.
+    pub tune: String,
+    pub mode: String,
+    /// What it does, or why it does nothing.
+    pub state: String,
 }
 
 impl Answer {

@@ -1,8 +1,7 @@
 //! `tuneagent session`: lists and controls running sessions: list, snapshot, switch, add, remove, stop.
 
 use profile::format::{duration, plural};
-use serde_json::json;
-use session::request::{RefusalKind, SessionView};
+use session::request::{ListedTune, RefusalKind};
 
 use crate::{
     cli::{AddRuleArgs, SessionCommand},
@@ -68,7 +67,7 @@ fn list(session: Option<&str>, json: bool) -> CommandResult {
         warn!("{error}");
     }
     if json {
-        let views = answered.sessions.iter().map(|session| as_json(&session.view));
+        let views = answered.sessions.iter().map(|session| &session.view);
         return super::print_json(&views.collect::<Vec<_>>());
     }
     if answered.sessions.is_empty() {
@@ -89,27 +88,17 @@ fn list(session: Option<&str>, json: bool) -> CommandResult {
             duration(view.elapsed_s * 1e9),
         );
         // Several tunes of a rule often wait for the same event.
-        let mut rules = view.rules.clone();
-        rules.dedup();
-        for (name, mode, state) in rules {
-            say!("          {name}  ({mode})  {state}");
+        let are_alike =
+            |a: &ListedTune, b: &ListedTune| (&a.name, &a.mode, &a.state) == (&b.name, &b.mode, &b.state);
+        for alike in view.rules.chunk_by(are_alike) {
+            let tunes: Vec<&str> = alike.iter().map(|one| &*one.tune).collect();
+            let ListedTune {
+                name, mode, state, ..
+            } = &alike[0];
+            say!("          {name}  ({mode})  {}: {state}", tunes.join(", "));
         }
     }
     Ok(Code::Done)
-}
-
-fn as_json(view: &SessionView) -> serde_json::Value {
-    let rule =
-        |(name, mode, state): &(String, String, String)| json!({"name": name, "mode": mode, "state": state});
-    json!({
-        "pid": view.pid,
-        "program": view.program,
-        "user": view.user,
-        "pids": view.pids,
-        "applies": view.applies,
-        "elapsed_s": view.elapsed_s,
-        "rules": view.rules.iter().map(rule).collect::<Vec<_>>(),
-    })
 }
 
 /// The session whose process has this id, or that watches the process with it or with this name.

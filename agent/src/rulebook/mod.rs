@@ -429,15 +429,11 @@ impl RuleBook {
     /// The state of each rule and its reasons.
     pub(crate) fn views(&self) -> Vec<RuleView> {
         let rules = self.engine.rules();
-        let modes_now: BTreeMap<_, _> = rules.map(|(id, rule, mode)| (id, (mode, rule.acts()))).collect();
-        // The mode of a rule without actions is never shown as applying.
-        let mode = |rule| match modes_now.get(&rule) {
-            Some((Mode::Applying, false)) => Mode::Advising,
-            Some((mode, _)) => *mode,
-            None => Mode::Off,
-        };
+        let modes_now: BTreeMap<_, _> = rules
+            .map(|(id, rule, mode)| (id, modes::shown(mode, rule)))
+            .collect();
         let view = |status: rules::TuneStatus| RuleView {
-            mode: mode(status.rule).name(),
+            mode: modes_now.get(&status.rule).unwrap_or(&Mode::Off).name(),
             is_named: self.named.contains(&status.rule_name),
             saw_no_process: status.saw_no_process && says_nothing(status.standing),
             standing: status.standing,

@@ -25,6 +25,7 @@ impl RuleBook {
         if mode == Mode::Applying && !self.keeps && stays(rule) {
             return Err(NotSwitched::Stays);
         }
+        let before = shown(before, rule).name();
         self.warm_up.forget();
         let outputs = self.engine.set_mode(id, mode);
         if let Some(recorder) = &mut self.recorder {
@@ -38,7 +39,7 @@ impl RuleBook {
             .into_iter()
             .filter_map(|output| self.act(output))
             .collect();
-        Ok((before.name(), acts))
+        Ok((before, acts))
     }
 
     /// The message for a rule that does not exist.
@@ -87,7 +88,7 @@ impl RuleBook {
     /// Whether a rule that may act has something to do.
     pub(crate) fn may_change(&self) -> bool {
         let mut rules = self.engine.rules().map(|(_, rule, _)| rule);
-        rules.any(|rule| self.applies(rule.name()) && changes_something(rule))
+        rules.any(|rule| self.applies(rule.name()) && rule.acts())
     }
 
     /// A note on each rule that `--apply` names and that changes nothing.
@@ -95,7 +96,7 @@ impl RuleBook {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
         let named = rules.filter(|rule| self.named.iter().any(|name| name == rule.name()));
         named
-            .filter(|rule| !changes_something(rule))
+            .filter(|rule| !rule.acts())
             .map(|rule| format!("{} only reports: --apply has no effect on it", rule.name()))
             .collect()
     }
@@ -109,8 +110,12 @@ impl RuleBook {
     }
 }
 
-fn changes_something(rule: &CheckedRule) -> bool {
-    !rule.plan().variables.is_empty() || !rule.plan().actions.is_empty()
+/// The mode as it is shown: a rule without actions never applies.
+pub(super) fn shown(mode: Mode, rule: &CheckedRule) -> Mode {
+    match mode {
+        Mode::Applying if !rule.acts() => Mode::Advising,
+        mode => mode,
+    }
 }
 
 /// Whether a rule makes calls without an inverse.
@@ -194,6 +199,8 @@ mod tests {
                 RuleBook::of(vec![rule], Some(&[])).unwrap_or_else(|_| panic!("{source} is loaded"));
             assert!(book.switch("a", Mode::Applying, 1).is_ok());
             assert_eq!(book.views()[0].mode, mode, "{source}");
+            let before = book.switch("a", Mode::Off, 2).map(|(before, _)| before);
+            assert_eq!(before, Ok(mode), "{source}");
         }
     }
 

@@ -246,6 +246,7 @@ pub(super) fn facts_by<'a>(
 ) -> ProcessFacts {
     ProcessFacts {
         rank: member.rank.map(|rank| rank.number),
+        pid: u32::try_from(member.process.pid.number).ok(),
         size: member.rank.and_then(|rank| rank.size),
         exe: member.program(),
         mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),

@@ -13,7 +13,7 @@ use profile::{
     streams::{ContractFollower, RankReport},
 };
 use report::{TraceEnd, view};
-use session::request::{Answer, SessionView};
+use session::request::{Answer, ListedTune, SessionView};
 
 use super::{
     Options, Start,
@@ -295,7 +295,12 @@ impl<'a> Views<'a> {
         let snapshot = self.snapshot();
         let launcher = snapshot.job.launcher.into_iter();
         let pids = launcher.chain(snapshot.processes.iter().map(|process| process.pid));
-        let rules = snapshot.rules.into_iter();
+        let listed = |rule: profile::RuleView| ListedTune {
+            name: rule.name,
+            tune: rule.tune,
+            mode: rule.mode.to_owned(),
+            state: rule.state,
+        };
         SessionView {
             pid: std::process::id(),
             program: snapshot.job.program,
@@ -303,9 +308,7 @@ impl<'a> Views<'a> {
             pids: pids.take(PIDS_MAX).collect(),
             applies: self.options.applies,
             elapsed_s: snapshot.elapsed.as_secs_f64(),
-            rules: rules
-                .map(|rule| (rule.name, rule.mode.to_owned(), rule.state))
-                .collect(),
+            rules: snapshot.rules.into_iter().map(listed).collect(),
         }
     }
 

@@ -39,8 +39,10 @@ impl Engine {
                     (Standing::NoValue, _) if running.matches_no_process() => {
                         (Standing::NoValue, running.no_process())
                     }
-                    // That a probe is enabled is not an applied change of the program.
-                    (Standing::Applied, why) if checked.switches() => (Standing::Quiet, why),
+                    // That a probe is enabled is not an applied change of the program, and becomes no finding.
+                    (Standing::Applied | Standing::Counting, why) if checked.switches() => {
+                        (Standing::Quiet, why)
+                    }
                     status => status,
                 };
                 out.push(TuneStatus {

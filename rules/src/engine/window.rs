@@ -359,9 +359,9 @@ impl Engine {
 
 impl Process {
     fn name(&self, id: ProcessId) -> String {
-        match self.facts.rank {
-            Some(rank) => format!("rank {rank}"),
-            None => format!("process {}", id.0),
+        match (self.facts.rank, self.facts.pid) {
+            (Some(rank), _) => format!("rank {rank}"),
+            (None, pid) => format!("process {}", pid.unwrap_or(id.0)),
         }
     }
 }

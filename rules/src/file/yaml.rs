@@ -338,6 +338,13 @@ impl<'a> Reader<'a> {
             return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in the file")
                 .help("a value that begins with `*` is an alias to YAML: put it into quotes");
         }
+        if error.info().contains("tab") {
+            // The parser's place is behind it, or in the line before it.
+            let line = self.source[..at].rfind('\n').map_or(0, |end| end + 1);
+            let tab = self.source[line..].find('\t').map(|behind| line + behind);
+            let place = tab.map_or(place, |tab| Span::new(tab, tab + 1));
+            return Diagnostic::wrong("E0101", place, "YAML permits no tab here").help("indent with spaces");
+        }
         if let Some(wrong) = self.not_closed(error, place) {
             return wrong;
         }

@@ -115,6 +115,17 @@ impl Probes {
             .any(|other| self.on[*other] && self.wanted[*other].is_switched && !self.wanted[*other].is_quiet)
     }
 
+    /// Whether a function is probed by requests of the profile, and by no rule or recording.
+    pub fn is_of_profile_alone(&self, probe: u32) -> bool {
+        let probe = self.numbers.probes.get(probe as usize);
+        let mut on = probe
+            .iter()
+            .flat_map(|probe| &probe.wanted)
+            .filter(|want| self.on[**want])
+            .peekable();
+        on.peek().is_some() && on.all(|want| self.wanted[*want].is_quiet)
+    }
+
     /// Whether a request is switched on.
     pub fn is_on(&self, want: usize) -> bool {
         self.on.get(want) == Some(&true)

@@ -116,6 +116,14 @@ impl Iterations {
         self.before
     }
 
+    /// Whether most of the time of another loop lies in this one.
+    pub fn covers(&self, other: &Iterations) -> bool {
+        let Some((first_ns, other_ns)) = self.first_ns().zip(other.first_ns()) else {
+            return false;
+        };
+        first_ns < other_ns + other.elapsed_ns() / 2
+    }
+
     /// Iterations that ended so far. Those in gaps are estimated by their time; `None` before the first end.
     pub fn done(&self) -> Option<f64> {
         let overall = self.overall();

@@ -339,6 +339,9 @@ impl Thread {
                         self.begin(mark);
                     }
                 }
+                // That was an inner loop, found first.
+                let is_inner = |left: &Iterations| self.current.as_ref().is_some_and(|now| now.covers(left));
+                self.longest = self.longest.take().filter(|left| !is_inner(left));
             }
         }
     }

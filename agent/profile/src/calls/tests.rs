@@ -142,6 +142,8 @@ fn of_nested_loops_that_go_fast_no_iteration_of_the_outer_one_is_lost() {
     let iterations = sequence.current().unwrap();
     assert_eq!(iterations.calls, 41.0);
     assert_eq!(iterations.overall().count, 149);
+    // The inner loop, which is found first, was not left.
+    assert_eq!(sequence.before(), None);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use profile::format::{duration, percent, plural};
 use profile::mpi;
 
-use super::{parts::Accuracy, screen::estimated};
+use super::parts::{Accuracy, WATCHED_FULLY};
+use super::screen::estimated;
 
 const FUNCTIONS_SHOWN: usize = 8;
 /// Columns of a function's name.
@@ -76,9 +77,12 @@ fn line(row: &Row, (columns, width): (usize, usize)) -> String {
             plural(usize::try_from(calls).unwrap_or(usize::MAX), "return")
         ),
     };
-    let counted = row.counted.map_or_else(String::new, |part| {
-        format!("  counted {} of the time", percent(part))
-    });
+    let counted = match row.counted {
+        None => String::new(),
+        Some(part) if part < WATCHED_FULLY => format!("  counted {} of the time", percent(part)),
+        // Nearly all of it, which is still not each call.
+        Some(part) => format!("  not counted {} of the time", percent(1.0 - part)),
+    };
     let estimated = |number| estimated(row.accuracy != Accuracy::Exact, number);
     let mean = row.mean_ns.map(|mean| estimated(duration(mean)));
     let share = row.share.map(|share| estimated(percent(share)));
@@ -96,6 +100,21 @@ fn line(row: &Row, (columns, width): (usize, usize)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_is_not_of_all_the_time_has_the_part_behind_it() {
+        let end = |counted| {
+            let row = Row {
+                name: "f".into(),
+                counted,
+                ..Row::default()
+            };
+            rows("calls", [row].into_iter()).swap_remove(1)
+        };
+        assert!(end(Some(0.25)).ends_with("  counted 25 % of the time"));
+        assert!(end(Some(0.9994)).ends_with("  not counted 0.06 % of the time"));
+        assert!(!end(None).contains("counted"));
+    }
 
     #[test]
     fn a_long_name_widens_the_table_and_a_very_long_one_is_cut() {

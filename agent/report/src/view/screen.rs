@@ -148,7 +148,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         let row = |function: &FunctionTotals| Row {
             name: function.name.clone(),
             calls: Some(function.calls as f64),
-            counted: function.counted.filter(|part| *part < parts::WATCHED_FULLY),
+            counted: function.counted,
             accuracy: Accuracy::of(function.estimate),
             mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),

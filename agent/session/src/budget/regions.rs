@@ -111,7 +111,7 @@ impl Regions {
 /// their probes would cost.
 pub fn notice_of_rest(rate: f64, share: f64) -> String {
     let cost = match share < 1.0 {
-        true => format!("cost about {}", percent(share)),
+        true => format!("cost up to {}", percent(share)),
         false => "take longer than they do".to_owned(),
     };
     format!(

@@ -14,6 +14,8 @@ pub enum CallNeed {
     Count,
     /// Only the profile needs them.
     Profile,
+    /// As `Profile`, in windows of their own ([`super::regions`]).
+    Regions,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +106,7 @@ impl Spent {
             let cost = (self.of_function(*probe) - since.of_function(*probe)).max(0.0) / ns;
             match watched.need {
                 CallNeed::Count => load.counted += cost,
-                CallNeed::Each => load.requested += cost,
+                CallNeed::Each | CallNeed::Regions => load.requested += cost,
                 CallNeed::Profile => load.functions.push(BudgetFunction {
                     probe: *probe,
                     cost,

@@ -28,6 +28,7 @@ pub(in crate::session) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Fu
         let need = match (probes.is_counted(probe), probes.may_pause(probe)) {
             (true, _) if probes.can_take_turns() => CallNeed::Count,
             (_, true) => CallNeed::Profile,
+            _ if probes.is_of_profile_alone(probe) => CallNeed::Regions,
             (_, false) => CallNeed::Each,
         };
         Some(WatchedFunction {

@@ -354,6 +354,25 @@ fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
 }
 
 #[test]
+fn the_reason_of_a_false_condition_has_only_comparisons_that_make_it_false() {
+    for (condition, why) in [
+        (
+            "sum(busy) > 2 and max(busy) > 0.5",
+            "sum(busy) > 2 (1.2 is not > 2)",
+        ),
+        ("not (sum(busy) > 1)", "sum(busy) > 1 holds (1.2 > 1)"),
+        (
+            "not (sum(busy) > 2 or max(busy) > 0.5)",
+            "max(busy) > 0.5 holds (0.6 > 0.5)",
+        ),
+    ] {
+        let mut shares = Shares::new(&format!("  - {{set: n, value: 2, when: {condition}}}\n"), 2);
+        shares.window(&[60, 60]);
+        assert_eq!(shares.why(), format!("condition false: {why}"));
+    }
+}
+
+#[test]
 fn a_window_is_over_when_the_next_tick_would_close_it() {
     let mut shares = Shares::new("  - {set: n, value: floor(sum(busy) * 10)}\n", 2);
     for end in [500 * MS, 1000 * MS, 1500 * MS] {

@@ -7,6 +7,7 @@ use ratatui::{
     text::{Line, Span},
 };
 
+use super::super::parts::mpi_mark;
 use super::{
     bars::Glyphs,
     page::{Content, plain, short_percent, title},
@@ -23,8 +24,10 @@ const PERCENT: usize = 9;
 /// A share, shown as a bar and as a percentage: heading, colour, value.
 type Share = (&'static str, Color, fn(&Rates) -> Option<f64>);
 
+const IN_MPI: &str = "in MPI";
+
 const SHARES: [Share; 3] = [
-    ("in MPI", Color::Blue, |rates| rates.mpi),
+    (IN_MPI, Color::Blue, |rates| rates.mpi),
     ("on a CPU", Color::Green, |rates| Some(rates.cpu)),
     ("waits for a CPU", Color::Red, |rates| Some(rates.runqueue)),
 ];
@@ -96,6 +99,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     for number in &numbers {
         head += &format!("{:>w$}", number.title, w = number.columns);
     }
+    let mark = mpi_mark(snapshot);
     let row = |process: &ProcessView| {
         let mut spans = vec![Span::raw(format!(" {:>first$}  ", name(process)))];
         match (&process.rates, process.ended) {
@@ -103,10 +107,13 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
             (None, _) => spans.push(Span::raw("not measured yet")),
             (Some(rates), _) => {
                 for share in &shares {
-                    spans.extend(share_spans(share, rates, bar, glyphs));
+                    let mark = if share.0 == IN_MPI { mark } else { "" };
+                    spans.extend(share_spans(share, rates, (bar, mark), glyphs));
                 }
                 for number in &numbers {
-                    let text = (number.of)(process, rates).unwrap_or_else(|| "-".to_owned());
+                    let mark = if number.is_of_mpi { mark } else { "" };
+                    let text = (number.of)(process, rates);
+                    let text = text.map_or_else(|| "-".to_owned(), |text| format!("{mark}{text}"));
                     spans.push(Span::raw(format!("{text:>w$}", w = number.columns)));
                 }
             }
@@ -121,9 +128,17 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     }
 }
 
-fn share_spans((_, colour, of): &Share, rates: &Rates, bar: usize, glyphs: Glyphs) -> [Span<'static>; 2] {
+fn share_spans(
+    (_, colour, of): &Share,
+    rates: &Rates,
+    (bar, mark): (usize, &str),
+    glyphs: Glyphs,
+) -> [Span<'static>; 2] {
     let value = of(rates);
-    let text = value.map_or_else(|| "-".to_owned(), short_percent);
+    let text = value.map_or_else(
+        || "-".to_owned(),
+        |share| format!("{mark}{}", short_percent(share)),
+    );
     [
         Span::styled(glyphs.bar(value.unwrap_or_default(), bar), *colour),
         Span::raw(format!(" {text:>7} ")),
