@@ -144,7 +144,7 @@ const MISTAKES: &str = "\
 # Further cases: cli.rs (missing rights, an occupied port, an unknown function), control.rs (another
 # user's session, applying without --apply), exports.rs (`--json -`).
 2    explain E9999 => E9999
-1    rule check TAB => found a tab
+1    rule check TAB => YAML permits no tab here
 1    rule check UNITS => cannot compare a time and a plain number
 ";
 

@@ -88,10 +88,9 @@ pub struct SessionView {
     pub rules: Vec<ListedTune>,
 }
 
-/// A tune of a rule in a list.
+/// A tune in a list, with the name of its rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedTune {
-    /// The rule's name.
     pub name: String,
     /// Its action, which distinguishes it from the other tunes of the rule.
     pub tune: String,

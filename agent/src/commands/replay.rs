@@ -219,6 +219,7 @@ impl Outputs {
                     self.say(since_ns, SESSION, &rule, &text);
                 }
             }
+            ReplayEvent::Missing { rule, what } => self.say(since_ns, "missing ", &rule, &what),
             ReplayEvent::Act(act) => {
                 if self.only_switches(&act) {
                     return;

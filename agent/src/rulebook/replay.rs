@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{HitKind, HitRecord, SpecFlags};
 use plan::{MarkKind, Mode};
+use profile::format::suggestion;
 use profile::mpi;
 use profile::probe::{Probe, ProbeCapture, ProbeSelector};
 use recording::{
@@ -39,6 +40,8 @@ pub(crate) enum ReplayEvent {
         rule: String,
         text: String,
     },
+    /// A rule needs something that the recording does not have.
+    Missing { rule: String, what: String },
 }
 
 #[derive(Default)]
@@ -136,6 +139,9 @@ pub(crate) fn replay(
         }
     }
     rules.take_totals(&mut functions);
+    for (rule, what) in rules.not_recorded(&functions) {
+        report(0, ReplayEvent::Missing { rule, what });
+    }
     match broken {
         None => Ok(()),
         Some(error) if has_windows => Err(error.into()),
@@ -327,6 +333,26 @@ impl RuleBook {
             Some((*number, wanted.selector))
         };
         self.requests.iter().filter_map(planned).collect()
+    }
+
+    /// Functions of rules that the user named, and that are not in the recording.
+    fn not_recorded(&self, functions: &Functions) -> BTreeSet<(String, String)> {
+        let recorded = || functions.probes.iter().map(|probe| probe.name.clone());
+        let missing = |(number, selector)| {
+            let ProbeSelector::Function(name) = selector else {
+                return None;
+            };
+            let rule = self.engine.rule(self.requests[&number].rule)?.name();
+            let is_there = functions
+                .probes
+                .iter()
+                .any(|probe| probe.wanted.contains(&number));
+            let is_built_in = rules::library().iter().any(|(built_in, _)| *built_in == rule);
+            let near = suggestion(recorded(), &name);
+            (!is_there && !is_built_in)
+                .then(|| (rule.to_owned(), format!("{name} is not in the recording{near}")))
+        };
+        self.selector().into_iter().filter_map(missing).collect()
     }
 
     /// Observes the totals that were recorded for one process at one moment.

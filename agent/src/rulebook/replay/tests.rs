@@ -209,6 +209,7 @@ fn replayed_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), R
             lines.push(format!("{} ms: {text}", since_ns / MS));
         }
         ReplayEvent::Act(Act::Gone { .. }) => lines.push(format!("{} ms: gone", since_ns / MS)),
+        ReplayEvent::Missing { rule, what } => lines.push(format!("missing {rule}: {what}")),
         ReplayEvent::Act(_) | ReplayEvent::Marked { .. } => {}
     });
     (lines, result)
@@ -291,6 +292,19 @@ fn a_recording_that_breaks_off_is_named_and_what_came_before_is_replayed() {
     assert!(!lines.is_empty());
     let (lines, result) = reported(&[b"no recording".to_vec()]);
     assert!(lines.is_empty() && result.unwrap_err().to_string().starts_with("0.rec: "));
+}
+
+#[test]
+fn a_function_that_is_not_in_the_recording_is_named_with_the_nearest_that_is() {
+    let mistyped = RULE.replace("compute_task", "compute_tsak");
+    let (lines, _) = replayed_by(&mistyped, &hosts());
+    let last = lines.last().unwrap();
+    assert!(
+        last.starts_with(
+            "missing joined: compute_tsak is not in the recording: did you mean `compute_task`?"
+        ),
+        "{last}"
+    );
 }
 
 #[test]
