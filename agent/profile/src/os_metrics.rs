@@ -6,6 +6,8 @@
 pub struct Counters {
     /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
+    /// CPU time of children that have ended and were waited for, and of theirs, in nanoseconds.
+    pub children_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub runqueue_ns: u64,
     /// The part of `runqueue_ns` of threads that are bound to fewer CPUs than the process's cgroup allows, in

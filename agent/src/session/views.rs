@@ -140,6 +140,7 @@ impl<'a> Views<'a> {
             .chain(self.measuring.probes.never_found())
             .chain(of_family)
             .chain(self.measuring.budget.missing())
+            .chain(self.measuring.profile.short_lived())
             .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
             .chain(self.measuring.hits.as_ref().and_then(Ring::not_seen))
             .chain(not_shown)

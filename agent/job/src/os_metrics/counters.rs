@@ -121,6 +121,7 @@ impl Sampler {
         if self.counts_bytes {
             self.sum.moved_bytes = self.moved_bytes().or(self.sum.moved_bytes);
         }
+        self.sum.children_ns = ticks_ns(stat.cutime.saturating_add(stat.cstime));
         self.sum.faults_minor = stat.minflt;
         self.sum.faults_major = stat.majflt;
         // A process that ends gives back its memory first. What it had last remains.
@@ -274,6 +275,11 @@ fn line<'a>(status: &'a str, key: &str) -> Option<&'a str> {
 /// The number in a line of a status file.
 fn number(status: &str, key: &str) -> Option<u64> {
     line(status, key)?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Clock ticks of /proc in nanoseconds; a kernel counts no negative ones.
+fn ticks_ns(ticks: i64) -> u64 {
+    ticks.unsigned_abs() * 1_000_000_000 / procfs::ticks_per_second()
 }
 
 #[cfg(test)]

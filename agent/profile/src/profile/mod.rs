@@ -1,6 +1,7 @@
 //! Readings and the values computed from them: processes, their iterations, calls, parallel regions,
 //! messages. Pure: readings are passed in with their times; no clock, probe or file is read.
 
+mod children;
 mod durations;
 mod load;
 mod matrix;

@@ -56,6 +56,7 @@ fn rank() -> ProcessView {
         watched_ns: 2_000_000_000,
         functions: vec![send, step],
         counters: Some(Counters {
+            children_ns: 0,
             is_stopped: false,
             cpu_ns: 1_500_000_000,
             runqueue_ns: 400_000_000,
