@@ -143,7 +143,7 @@ fn the_last_change_alone_is_taken_back_and_the_journal_has_everything() -> Outco
         text,
         "change 2  knob 11 -> 12  reverted",
         "change 3  rate 1.5 -> 2.5  reverted",
-        "by hand, for root, without stopping the program"
+        "by hand, started by root, without stopping the program"
     );
     knobs.end()?;
     let text = Agent::succeed_in(state.path(), &["journal", &pid])?;

@@ -183,16 +183,19 @@ fn step_line(
     let takes = if is_over { "took" } else { "takes" };
     let about = if is_sampled { "~" } else { "" };
     let time = match time {
-        StepTime::Recent(ns) => format!("{about}{}", duration(ns)),
+        StepTime::Recent(ns) => format!("{takes} {about}{}", duration(ns)),
         StepTime::Mean(ns) => {
             let beside = iteration.span().map_or("", beside);
             // What a step takes in the rest of the time is not known.
             let watched = if is_sampled { " while it was watched" } else { "" };
-            format!("{} on average{watched}{beside}", duration(ns))
+            match beside == parts::STRADDLES {
+                true => "has no mean time: tuneagent changed the program meanwhile".to_owned(),
+                false => format!("{takes} {} on average{watched}{beside}", duration(ns)),
+            }
         }
         StepTime::Around { before_ns, after_ns } => {
             let (before, after) = (duration(before_ns), duration(after_ns));
-            format!("{about}{after} after the change, {about}{before} before it")
+            format!("{takes} {about}{after} after the change, {about}{before} before it")
         }
     };
     let until = until.unwrap_or_default();
@@ -200,7 +203,7 @@ fn step_line(
         format!("; probes take ~{} of a watched step", percent(share))
     });
     format!(
-        " one step of the detected loop {takes} {time}   ({}{seen}{until}, {calls}{over}{change}{probes})",
+        " one step of the detected loop {time}   ({}{seen}{until}, {calls}{over}{change}{probes})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
 }
@@ -232,7 +235,7 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let rate = match (part, counted) {
         (WATCHED_FULLY.., _) => format!("{rate} parallel regions/s"),
         (_, Some(counted)) => format!("{} parallel regions/s", count(counted.round())),
-        (..WATCHED_MIN, None) => "parallel regions, too seldom probed for a rate:".to_owned(),
+        (..WATCHED_MIN, None) => "parallel regions (probed too rarely to know their rate):".to_owned(),
         (_, None) => format!("~{rate} parallel regions/s"),
     };
     let inside = match regions.inside() {
@@ -491,7 +494,8 @@ mod tests {
         ");
         snapshot.elapsed = Duration::from_secs(50);
         assert!(
-            regions(&snapshot)[0].starts_with(" parallel regions, too seldom probed for a rate:   inside")
+            regions(&snapshot)[0]
+                .starts_with(" parallel regions (probed too rarely to know their rate):   inside")
         );
         if let Some(regions) = &mut snapshot.processes[0].regions {
             regions.inside_ns = None;
@@ -499,7 +503,7 @@ mod tests {
         let line = regions(&snapshot).swap_remove(0);
         assert!(
             line.starts_with(
-                " parallel regions, too seldom probed for a rate:   too short to be timed   (measured in "
+                " parallel regions (probed too rarely to know their rate):   too short to be timed   (measured in "
             ),
             "{line}"
         );
@@ -519,13 +523,13 @@ mod tests {
                 3,
                 3,
                 1,
-                " takes 95 ms on average before and after the changes   (",
+                " has no mean time: tuneagent changed the program meanwhile   (",
             ),
             (
                 1,
                 3,
                 1,
-                " takes 95 ms on average before and after the changes   (",
+                " has no mean time: tuneagent changed the program meanwhile   (",
             ),
             (4, 5, 1, " takes 95 ms on average before the changes   ("),
             (1, 1, 1, " takes 95 ms on average   ("),
@@ -549,7 +553,7 @@ mod tests {
             let lines = over_all(&snapshot);
             assert!(lines[0].contains(text), "{lines:?}");
             let left = lines.iter().find(|line| line.contains("another loop"));
-            assert_eq!(left.is_none(), text.contains(parts::STRADDLES), "{lines:?}");
+            assert_eq!(left.is_none(), text.contains("no mean"), "{lines:?}");
             let of_left = text.trim_start_matches(" takes 95 ms");
             assert!(left.is_none_or(|line| line.contains(of_left)), "{lines:?}");
         }

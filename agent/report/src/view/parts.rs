@@ -216,7 +216,7 @@ pub(super) fn until(snapshot: &Snapshot, until_ns: u64) -> String {
         false => "",
     };
     let since = match counted_regions_per_s(snapshot) {
-        Some(_) => ", only counted since then",
+        Some(_) => "; since then regions are counted, not timed",
         None => "",
     };
     format!(", the last at {}{before}{since}", duration(until_ns as f64))

@@ -249,7 +249,7 @@ fn sampled_text(part: f64, period: Option<Duration>, is_unbounded: bool) -> Stri
     );
     let what = match part > 0.0 {
         true => format!("sampled {} of {span}", percent(part)),
-        false => format!("not sampled in {span}: the rate of the windows before"),
+        false => format!("not sampled in {span}; this rate is of earlier windows"),
     };
     let slowed = match is_unbounded {
         true => "; probes slow the sampled time: the true rate may be higher",
@@ -524,7 +524,7 @@ pub(super) mod tests {
         let line = sampled_text(0.0, period, false);
         assert_eq!(
             line,
-            "   (not sampled in the last 1 s: the rate of the windows before)"
+            "   (not sampled in the last 1 s; this rate is of earlier windows)"
         );
     }
 

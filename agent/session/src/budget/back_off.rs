@@ -153,8 +153,8 @@ impl BackOff {
         let less = format!("note: tuneagent itself takes {agent} of a CPU");
         let of_rings = || match self.rings.is_suspended {
             true => format!(
-                "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; calls that do not fit between two \
-                 readings are missing in iterations and call sites, and are counted"
+                "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; calls that are overwritten before \
+                 they are read are missing in iterations and call sites, and the report has their number"
             ),
             false => format!("{less}: calls are read at once again"),
         };

@@ -241,7 +241,7 @@ fn print(entry: &HistoryEntry, with_reasons: bool) {
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
     let how = said(change).map_or_else(String::new, |how| format!(", {how}"));
-    say!("    {by}, for {}{how}", intent.who.user);
+    say!("    {by}, started by {}{how}", intent.who.user);
     if *times > 1 {
         let each = if others.is_empty() { "" } else { " in each process" };
         say!("    made {times} times{each} since {since}: the guard reverts a change to compare");
@@ -304,7 +304,7 @@ fn status(change: &JournalChange) -> String {
         },
         Status::RevertPending => "being reverted".into(),
         Status::Reverted => match &change.revert {
-            Some((at, who)) => format!("reverted {} for {}", at.wall, who.user),
+            Some((at, who)) => format!("reverted {} by order of {}", at.wall, who.user),
             None => "reverted".into(),
         },
         Status::ChangedSince => "changed by the program since".into(),

@@ -177,7 +177,7 @@ fn parallel_regions_are_shown_as_in_the_session_with_the_time_until_which_they_w
     let lines = report::view::closing(&snapshot, false).join("\n");
     for part in [
         " one step of the detected loop took 353 us on average while it was watched   (587 steps in sampling windows, the last at 210 ms, ",
-        " parallel regions, too seldom probed for a rate:   inside them 96 % of the time, outside 4 %   (measured in ",
+        " parallel regions (probed too rarely to know their rate):   inside them 96 % of the time, outside 4 %   (measured in ",
     ] {
         assert!(lines.contains(part), "{part:?} is missing:\n{lines}");
     }
