@@ -203,8 +203,9 @@ impl CostView {
         let budget = self.windows.as_ref()?.budget.0?;
         let elapsed_ns = elapsed.as_nanos() as f64;
         // As for the windows, a job that waits more than it computes counts as one that uses a full CPU.
-        let allowed = budget * (self.job_ns as f64 / elapsed_ns).max(1.0);
-        let above_ns = self.probes_ns() + self.agent.cpu_ns as f64 - allowed * elapsed_ns;
+        let of_ns = (self.job_ns as f64).max(elapsed_ns);
+        let (allowed, agent_ns) = (budget * of_ns / elapsed_ns, self.agent.cpu_ns as f64);
+        let above_ns = self.probes_ns() + agent_ns - budget * of_ns;
         if above_ns <= ABOVE_MIN * allowed * elapsed_ns {
             return None;
         }
@@ -213,8 +214,9 @@ impl CostView {
         let spared = self.of_late.agent.map(spared);
         let spared = spared.filter(|spared| *spared > SPARED_MIN * allowed);
         Some(AboveBudget {
-            share: self.together()?,
-            agent: share(self.agent.cpu_ns as f64, self.job_ns)?,
+            is_of_one_cpu: (self.job_ns as f64) < elapsed_ns,
+            share: (self.probes_ns() + agent_ns) / of_ns,
+            agent: agent_ns / of_ns,
             until_ns: spared.map(|spared| elapsed_ns + above_ns / spared),
         })
     }
@@ -223,7 +225,9 @@ impl CostView {
 /// A mean cost above the budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AboveBudget {
-    /// As share of the job's CPU time.
+    /// The job uses less than one CPU, so that the budget is a share of a CPU.
+    pub is_of_one_cpu: bool,
+    /// As share of the job's CPU time, or of a CPU.
     pub share: f64,
     /// The part of it that is the agent's own.
     pub agent: f64,

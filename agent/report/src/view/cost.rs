@@ -127,8 +127,12 @@ fn above(cost: &CostView, elapsed: Duration) -> Option<String> {
         let minutes = (until_ns / 60e9).ceil() as usize;
         format!("; within the budget after ~{}", plural(minutes, "minute"))
     });
+    let of = match above.is_of_one_cpu {
+        true => "a CPU, as the job uses less than one",
+        false => "its CPU time",
+    };
     Some(format!(
-        "    budget: {budget} of its CPU time; used since the start: {} (probes {}, tuneagent {}){until}",
+        "    budget: {budget} of {of}; used since the start: {} (probes {}, tuneagent {}){until}",
         percent(above.share),
         percent(above.share - above.agent),
         percent(above.agent),
