@@ -114,6 +114,9 @@ const NEEDS: &[Need] = needs! {
     Package("mpich") [Test] "MPICH's mpirun: the other MPI";
     Package("libmpich-dev") [Test] "compiles the test programs for MPICH";
     Package("lammps") [Test, Demo] "a real, unmodified MPI program: molecular dynamics";
+    Package("man-db") [Test] "formats the manual pages, and finds mistakes in them";
+    Package("zsh") [Test] "a shell that loads our completions";
+    Package("fish") [Test] "another one";
     Package("lammps-examples") [Test, Demo] "its melt example, the job of the demo";
     Package("gromacs") [Test] "a real, unmodified MPI program: molecular dynamics of water";
     Package("gromacs-data") [Test] "its force fields, of which the box of water is made";
