@@ -19,11 +19,17 @@ pub use self::{
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},
 };
 
+/// `cargo xtask release` adds the commit and the target.
+const VERSION: &str = match option_env!("TUNEAGENT_BUILD") {
+    Some(build) => build,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
 #[command(
     name = "tuneagent",
-    version,
+    version = VERSION,
     max_term_width = 110,
     disable_help_subcommand = true
 )]
@@ -45,7 +51,7 @@ impl Cli {
         let all = Cli::command();
         let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
         clap::Command::new("tuneagent")
-            .version(env!("CARGO_PKG_VERSION"))
+            .version(VERSION)
             .disable_help_subcommand(true)
             .subcommands(shown.cloned())
     }

@@ -95,7 +95,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let mut chroot = Command::new("unshare");
     chroot.args(["--map-root-user", "chroot"]).arg(empty.path());
     let version = capture(chroot.args(["/usr/bin/tuneagent", "--version"]))?;
-    match version.starts_with("tuneagent ") {
+    match version.contains(release::TARGET) {
         true => Ok(()),
         false => Err(format!("the program of {} says: {version}", package.display())),
     }

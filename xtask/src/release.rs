@@ -29,7 +29,16 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     let words = format!(
         "rustc --quiet --release --target {TARGET} --package tuneagent --bin tuneagent -- -C strip=none"
     );
-    run(&mut process::cargo(root, &words))?;
+    let mut describe = Command::new("git");
+    describe.args(["describe", "--always", "--dirty", "--exclude=*"]);
+    // A source archive has no commit.
+    let commit = process::capture(describe.current_dir(root)).unwrap_or_else(|_| "unknown".to_owned());
+    let version = format!(
+        "{} (commit {}, {TARGET})",
+        env!("CARGO_PKG_VERSION"),
+        commit.trim()
+    );
+    run(process::cargo(root, &words).env("TUNEAGENT_BUILD", version))?;
     let built = target_folder(root).join(TARGET).join("release/tuneagent");
     let folder = folder(root);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
