@@ -9,7 +9,7 @@ mod watch;
 
 use std::ffi::OsString;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
@@ -19,11 +19,17 @@ pub use self::{
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},
 };
 
+/// `cargo xtask release` adds the commit and the target.
+const VERSION: &str = match option_env!("TUNEAGENT_BUILD") {
+    Some(build) => build,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
 #[command(
     name = "tuneagent",
-    version,
+    version = VERSION,
     max_term_width = 110,
     disable_help_subcommand = true
 )]
@@ -36,6 +42,19 @@ pub use self::{
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// The declaration without the commands that only tuneagent itself starts, for completions: their generator
+    /// does not leave out what is hidden.
+    pub fn for_users() -> clap::Command {
+        let all = Cli::command();
+        let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
+        clap::Command::new("tuneagent")
+            .version(VERSION)
+            .disable_help_subcommand(true)
+            .subcommands(shown.cloned())
+    }
 }
 
 /// Comments of the variants are the help texts.
@@ -84,6 +103,12 @@ pub enum Command {
     /// Test what works on this machine, and how to fix the rest
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Print the completions of a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Watches for `run`, with the rights that probes need; started by it, with its orders as standard input.
     #[command(hide = true)]
     Attend(RunArgs),
@@ -151,6 +176,13 @@ about 1 us for each call of a probed function while it runs. Nothing of them is 
 Exit codes: the command's own (128 + the signal that ended it); 125 it was not started; 126 it cannot be executed; 127 it was not \
 found. If tuneagent is killed the command continues unwatched.";
 
+/// Where each shell looks for completions of a user.
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  bash:  tuneagent completions bash > ~/.local/share/bash-completion/completions/tuneagent
+  zsh:   tuneagent completions zsh > ~/.zfunc/_tuneagent      (with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc)
+  fish:  tuneagent completions fish > ~/.config/fish/completions/tuneagent.fish";
+
 /// `tuneagent doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -167,7 +199,6 @@ mod tests {
 
     #[test]
     fn the_declaration_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 
@@ -178,8 +209,40 @@ mod tests {
     }
 
     #[test]
+    fn every_command_and_every_argument_has_a_help_text() {
+        fn without(command: &clap::Command) -> Vec<String> {
+            let arguments = command.get_arguments().filter(|it| it.get_help().is_none());
+            let mut names: Vec<String> = arguments.map(|it| it.get_id().to_string()).collect();
+            names.extend(command.get_subcommands().flat_map(without));
+            names.extend(command.get_about().is_none().then(String::new));
+            let said = |name| format!("{} {name}", command.get_name());
+            names.into_iter().map(said).collect()
+        }
+        assert_eq!(without(&Cli::command()), Vec::<String>::new());
+    }
+
+    /// Warnings of `man`, which also fails where a page is no page.
+    #[test]
+    fn the_manual_pages_are_formatted_without_warnings() -> tuneagent_e2e::Outcome {
+        tuneagent_e2e::require!(Man);
+        let folder = tempfile::tempdir()?;
+        clap_mangen::generate_to(Cli::command(), folder.path())?;
+        let pages = std::fs::read_dir(folder.path())?.collect::<Result<Vec<_>, _>>()?;
+        for page in &pages {
+            let mut man = std::process::Command::new("man");
+            man.args(["--warnings", "--local-file"]).arg(page.path());
+            let output = man.env("MANROFFSEQ", "").output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{page:?}: {said}");
+        }
+        let has = |name: &str| pages.iter().any(|page| page.file_name() == name);
+        assert!(has("tuneagent.1") && has("tuneagent-attach.1"), "{pages:?}");
+        assert!(!has("tuneagent-gate.1"), "a command that is hidden has a page");
+        Ok(())
+    }
+
+    #[test]
     fn the_help_of_a_time_says_how_it_is_written() {
-        use clap::CommandFactory;
         let command = Cli::command();
         let is_time = |argument: &&clap::Arg| {
             let names = argument.get_value_names().unwrap_or_default();

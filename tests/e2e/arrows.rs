@@ -104,13 +104,14 @@ wheels: process
 deny: process wheels
 minimum: process
 release: process
+dist: process release
 slowest:
 measure: process
 experiment: measure
-setup: ebpf process wheels
+setup: ebpf process release wheels
 demo: process setup
 vm: process setup
-ci: deny ebpf experiment fuzz minimum process release setup slowest twice vm
+ci: deny dist ebpf experiment fuzz minimum process setup slowest twice vm
 attack: ci process
 bench: ci measure process
 ";

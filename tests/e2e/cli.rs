@@ -57,6 +57,51 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
     Ok(())
 }
 
+/// Loads the completions in `$1`, and says what completes tuneagent.
+const LOADING: [(&str, &[&str], &str, &str); 3] = [
+    (
+        "bash",
+        &["--norc"],
+        "source $1; complete -p tuneagent",
+        " -F _tuneagent tuneagent",
+    ),
+    (
+        "zsh",
+        &["-f"],
+        "autoload -U compinit; compinit -D; source $1; echo $_comps[tuneagent]",
+        "_tuneagent",
+    ),
+    (
+        "fish",
+        &["--no-config"],
+        "source $argv[2]; complete -C 'tuneagent comp'",
+        "completions\tPrint the completions of a shell",
+    ),
+];
+
+#[test]
+fn completions_are_loaded_by_shells_without_a_message() -> Outcome {
+    require!(Shells);
+    for (shell, flags, commands, expected) in LOADING {
+        let script = Agent::succeed(&["completions", shell])?;
+        assert!(
+            !script.contains("write-report"),
+            "{shell} completes a hidden command"
+        );
+        let (folder, file) = text_file(shell, &script)?;
+        let mut command = Command::new(shell);
+        command.args(flags).args(["-c", commands, "it"]).arg(&file);
+        let output = command.env("HOME", folder.path()).output()?;
+        let (said, errors) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success() && errors.is_empty(), "{shell}: {errors}");
+        assert!(said.trim_end().ends_with(expected), "{shell}: {said}");
+    }
+    Ok(())
+}
+
 #[test]
 fn names_and_numbers_that_were_printed_are_explained() -> Outcome {
     require!(Root, Cc);

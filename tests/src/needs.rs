@@ -58,6 +58,8 @@ needs! {
     Fortran: "a Fortran compiler (package gfortran)" => finds("gfortran");
     LlvmOpenMp: "LLVM's OpenMP (package libomp5)" => finds_library("libomp.so.5");
     IdleCore: "a core that is idle" => has_idle_core();
+    Man: "man (package man-db)" => finds("man");
+    Shells: "zsh and fish (packages zsh, fish)" => finds("zsh") && finds("fish");
     Strace: "strace (package strace)" => finds("strace");
     Prometheus: "Prometheus (package prometheus)" => finds("prometheus") && finds("promtool");
     Browser: "Chromium (packages chromium, chromium-driver) and axe-core (cargo xtask setup)" =>

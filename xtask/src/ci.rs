@@ -7,9 +7,10 @@
 //! The whole-program tests run the unoptimised `tuneagent`, which is built anyway; the slow parts of the
 //! product run in the kernel and in the target. `--long` adds: the same tests on the release build; five
 //! minutes for each fuzz target; many more streams for the law tests of the rule language; thousands of
-//! changes of running programs, also at sync points, and hundreds of crashes; loading and counting on Linux
-//! 6.1 in a virtual machine; the quick form of the experiments that claim nothing but times; and that of every
-//! benchmark, which fails if a figure is far off its target.
+//! changes of running programs, also at sync points, and hundreds of crashes; what is distributed; loading and
+//! counting on Linux 6.1 in a virtual machine; the quick form of the experiments that claim nothing but times;
+//! and that of every benchmark, which fails if a figure is far off its target. `--dist` builds and tests what is
+//! distributed, and nothing else.
 
 use std::ffi::OsString;
 use std::panic::resume_unwind;
@@ -22,7 +23,7 @@ use std::time::Instant;
 use crate::process::{cargo, find_program, host_in_variables, run};
 use crate::setup::{self, Brought, Purpose};
 use crate::{
-    Result, deny, ebpf, experiment, fuzz, minimum, process, release, slowest, target_folder, twice, vm,
+    Result, deny, dist, ebpf, experiment, fuzz, minimum, process, slowest, target_folder, twice, vm,
 };
 
 /// Threads of the whole-program tests. Most of them wait for their turn: `tests/src/turns.rs` limits which run at
@@ -55,6 +56,11 @@ const EXPERIMENTS_OF_TIMES: [&str; 5] = ["index", "nothing", "resize", "runtime"
 /// The step beside which nothing else may run: its programs use all CPUs, and it looks at all sessions.
 const WHOLE_PROGRAMS: &str = "whole programs";
 
+const SETUP: &str = "setup";
+
+/// What is distributed is built, which takes long, and tested.
+const DISTRIBUTION: &str = "distribution";
+
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + Sync + 'a>);
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
@@ -62,18 +68,29 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
         Some(at) => (&flags[..at], &flags[at + 1..]),
         None => (flags, &[][..]),
     };
-    crate::only_flags("test", flags, &["--long", "--step NAME..."])?;
+    crate::only_flags("test", flags, &["--long", "--dist", "--step NAME..."])?;
     let root = crate::root();
     let started = Instant::now();
     let is_long = flags.contains(&"--long");
+    let is_dist = flags.contains(&"--dist");
     // Installs for all steps at the start, so that the user gets no prompt after an hour of tests.
     let needed: &[Purpose] = match is_long {
-        true => &[Purpose::Build, Purpose::Test, Purpose::Bench, Purpose::Vm],
+        true => &[
+            Purpose::Build,
+            Purpose::Test,
+            Purpose::Bench,
+            Purpose::Vm,
+            Purpose::Dist,
+        ],
+        false if is_dist => &[Purpose::Build, Purpose::Dist],
         false => &[Purpose::Build, Purpose::Test],
     };
     let mut steps = steps(&root, needed);
-    if is_long {
+    if is_long || is_dist {
         steps.extend(long_steps(&root));
+    }
+    if is_dist {
+        steps = only(steps, &[SETUP, DISTRIBUTION])?;
     }
     if !wanted.is_empty() {
         steps = only(steps, wanted)?;
@@ -147,7 +164,7 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
     let build = move |words: &'static str| move || run(&mut cargo(root, words));
     let tests = move |words: &'static str| move || twice::run(&|| Ok(cargo(root, words)));
     vec![
-        step("setup", move || setup::bring(needed, false).map(|_: Brought| ())),
+        step(SETUP, move || setup::bring(needed, false).map(|_: Brought| ())),
         step("format", build("fmt --all --check")),
         step(OBJECT, || ebpf::check(root, true)),
         step("supply chain", || deny::check(root)),
@@ -192,7 +209,7 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             "changes of running programs, long",
             long("test --quiet --release --package tuneagent-tuner --test suite"),
         ),
-        step("release build", move || release::build(root)),
+        step(DISTRIBUTION, move || dist::check(root)),
         step(
             "a thousand changes at sync points, each case",
             long("test --release --package tuneagent --test sync -- --nocapture"),

@@ -1,7 +1,7 @@
 //! Development tasks of the project, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` installs what the others need, `ebpf` builds the kernel side, `ci` has
-//! the steps of continuous integration, `fuzz` runs the fuzz targets, `attack` repeats stress tests, `bench`
+//! the steps of continuous integration, `dist` makes what is distributed, `fuzz` runs the fuzz targets, `attack` repeats stress tests, `bench`
 //! measures, `vm` runs tests on another kernel, `experiment` repeats published experiments, `demo` shows the
 //! product on a real program. The product does not depend on this crate.
 
@@ -10,6 +10,7 @@ mod bench;
 mod ci;
 mod demo;
 mod deny;
+mod dist;
 mod ebpf;
 mod experiment;
 mod fuzz;
@@ -30,11 +31,12 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "\
-cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench|vm]
+cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench|vm|dist]
                                                           install what this machine lacks; lists it with reasons first
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF objects; --check: compare the committed ones with their sources
-cargo xtask test [--long] [--step NAME...]                all steps of continuous integration, or these steps
-cargo xtask release                                       build the program for distribution, with its debug information in a separate file
+cargo xtask test [--long|--dist] [--step NAME...]         all steps of continuous integration, or these steps; --dist: tests of what is distributed
+cargo xtask release                                       build the static program for distribution, with its debug information in a separate file
+cargo xtask dist                                          everything that is distributed, in target/dist: this, manual pages, completions, rules, a Debian package
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add new inputs to the committed corpus
 cargo xtask attack [--quick] [--kills N] [--cycles N] [--soak-s N] [--rounds N]
                                                           repeat the stress tests: kills, sessions, a soak, hostile programs
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Some((&"ebpf", rest)) => ebpf::main(rest),
         Some((&"test", rest)) => ci::main(rest),
         Some((&"release", rest)) => release::main(rest),
+        Some((&"dist", rest)) => dist::main(rest),
         Some((&"fuzz", rest)) => fuzz::main(rest),
         Some((&"docs", rest)) => docs(rest),
         Some((&"attack", rest)) => attack::main(rest),

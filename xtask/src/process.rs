@@ -86,6 +86,23 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| is_executable(file))
 }
 
+/// Folder into which `cargo install` puts programs, which may not be on the PATH.
+pub(crate) fn cargo_home() -> PathBuf {
+    let home = || {
+        std::env::var_os("HOME")
+            .map(PathBuf::from)
+            .unwrap_or_default()
+            .join(".cargo")
+    };
+    std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
+}
+
+/// Searches PATH, and where `cargo install` puts programs.
+pub(crate) fn find_installed(name: &str) -> Option<PathBuf> {
+    let installed = cargo_home().join("bin").join(name);
+    find_program(name).or_else(|| is_executable(&installed).then_some(installed))
+}
+
 pub(crate) fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     file.metadata()

@@ -2,6 +2,7 @@
 
 mod attach;
 mod by_hand;
+mod completions;
 mod contract;
 mod cpus;
 mod doctor;
@@ -66,6 +67,7 @@ pub fn run(cli: Cli) -> CommandResult {
         Command::Call(args) => patch::call(&args),
         Command::Patch(args) => patch::patch(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Completions { shell } => completions::run(shell),
         Command::Attend(args) => run::attend(args),
         Command::Gate { door, command } => run::pass(&door, &command, &environment),
         Command::WriteReport { name } => {

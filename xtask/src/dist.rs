@@ -1,0 +1,102 @@
+//! `cargo xtask dist`: everything that is distributed, in `target/dist/`: the static program and its debug
+//! information, manual pages, completions, the rule library, a Debian package of them, and checksums.
+//!
+//! `agent/Cargo.toml` says where the package puts each file; `cargo-deb` makes it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::{capture, cargo, find_installed, run};
+use crate::{Result, release};
+
+/// Each shell, and the file in which it looks for our completions.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "tuneagent.bash"),
+    ("zsh", "_tuneagent"),
+    ("fish", "tuneagent.fish"),
+];
+
+/// Files that the package must contain.
+const PACKAGED: [&str; 7] = [
+    "./usr/bin/tuneagent",
+    "./usr/share/man/man1/tuneagent.1.gz",
+    "./usr/share/man/man1/tuneagent-attach.1.gz",
+    "./usr/share/bash-completion/completions/tuneagent",
+    "./usr/share/zsh/vendor-completions/_tuneagent",
+    "./usr/share/fish/vendor_completions.d/tuneagent.fish",
+    "./usr/share/tuneagent/rules/runtime/openmpi-busy-wait.yaml",
+];
+
+pub(crate) fn main(flags: &[&str]) -> Result<()> {
+    crate::only_flags("dist", flags, &[])?;
+    let package = build(&crate::root())?;
+    println!("{}", package.display());
+    Ok(())
+}
+
+/// Builds the folder, and returns the path of the Debian package in it.
+fn build(root: &Path) -> Result<PathBuf> {
+    let debian =
+        find_installed("cargo-deb").ok_or("cargo-deb is not here: cargo install cargo-deb --locked")?;
+    let folder = release::folder(root);
+    // What an earlier version has left would get checksums, too.
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    release::build(root)?;
+    for part in ["man", "completions"] {
+        let part = folder.join(part);
+        fs::create_dir(&part).map_err(|error| format!("{}: {error}", part.display()))?;
+    }
+    let mut pages = cargo(root, "run --quiet --package tuneagent --example manual");
+    run(pages.arg(folder.join("man")))?;
+    for (shell, name) in COMPLETIONS {
+        let file = folder.join("completions").join(name);
+        let script = capture(Command::new(folder.join("tuneagent")).args(["completions", shell]))?;
+        fs::write(&file, script).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    let mut copy = Command::new("cp");
+    copy.arg("-r").arg(root.join("rules/library"));
+    run(copy.arg(folder.join("rules")))?;
+    let mut package = Command::new(debian);
+    package.args([
+        "--no-build",
+        "--no-strip",
+        "--quiet",
+        "--package",
+        "tuneagent",
+        "--target",
+        release::TARGET,
+    ]);
+    let package = capture(package.arg("--output").arg(&folder).current_dir(root))?;
+    let sums = "find * -type f ! -name SHA256SUMS | LC_ALL=C sort | xargs sha256sum > SHA256SUMS";
+    run(Command::new("sh").args(["-c", sums]).current_dir(&folder))?;
+    Ok(PathBuf::from(package.trim()))
+}
+
+/// Builds everything, and checks the package: it has the files, and the program in it runs where nothing else is.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let package = build(root)?;
+    let listing = capture(Command::new("dpkg-deb").arg("--contents").arg(&package))?;
+    let has = |path: &&str| listing.lines().any(|line| line.ends_with(path));
+    let missing: Vec<&str> = PACKAGED.into_iter().filter(|path| !has(path)).collect();
+    if !missing.is_empty() {
+        return Err(format!("{} lacks {}", package.display(), missing.join(", ")));
+    }
+    run(Command::new("sha256sum")
+        .args(["--quiet", "--check", "SHA256SUMS"])
+        .current_dir(release::folder(root)))?;
+    let empty = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+    run(Command::new("dpkg-deb")
+        .arg("--extract")
+        .arg(&package)
+        .arg(empty.path()))?;
+    let mut chroot = Command::new("unshare");
+    chroot.args(["--map-root-user", "chroot"]).arg(empty.path());
+    let version = capture(chroot.args(["/usr/bin/tuneagent", "--version"]))?;
+    match version.contains(release::TARGET) {
+        true => Ok(()),
+        false => Err(format!("the program of {} says: {version}", package.display())),
+    }
+}
