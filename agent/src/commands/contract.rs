@@ -8,6 +8,7 @@ mod metrics;
 mod required;
 mod sampling;
 mod simulate;
+mod stages;
 mod watch;
 
 use std::{fs, path::Path};
