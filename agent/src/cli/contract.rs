@@ -26,6 +26,8 @@ pub enum ContractCommand {
     Max(ContractArgs),
     /// The least number of workers, or the cheapest machines, that meet the requirements
     Size(ContractArgs),
+    /// Choose machines for all modules together, so that the requirements hold at the least cost
+    Map(ContractArgs),
     /// The greatest rate before and after a change: `C2.workers = 4`, `lan.bandwidth = 1Gbit/s`
     WhatIf {
         /// The file, and how its result is shown
