@@ -1,4 +1,4 @@
-//! Contracts of pipelines of Debian's own tools, learned by a user without rights, and of MPI programs.
+//! Contracts of pipelines of Debian's own tools, learned by a user without rights, of MPI programs, and of threads.
 
 use std::fs;
 use std::path::Path;
@@ -348,5 +348,118 @@ fn lammps_is_refused_as_no_stream_program() -> Outcome {
     let (code, printed) = Agent::run(&["contract", "learn", &pid, "--duration", "10s"])?;
     assert_eq!(code, 1, "{printed}");
     assert_has!(printed, "this is no stream program: rank", "MPI_");
+    Ok(())
+}
+
+/// Three stages as threads; rendering is slow.
+fn chain() -> Outcome<Job> {
+    let job = Job::alone(&programs::threads("chain")?, |folder| {
+        with_folder(folder, ["2", "5000", "40000", "5000"].map(str::to_owned).to_vec())
+    })?;
+    job.events("ready", 1, SOON)?;
+    Ok(job)
+}
+
+const READ: &str = "--stage=read=read_scene,,put_scene";
+const STORE: &str = "--stage=store=store_group,take_picture";
+
+#[test]
+fn a_chain_of_threads_is_learned_and_watched_by_functions_that_are_named() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
+    let job = chain()?;
+    let file = job.file("chain.yaml").to_string_lossy().into_owned();
+    let pid = job.pid().to_string();
+    for (work, is_within) in [("render_scene", false), ("render_next", true)] {
+        let render = format!("--stage=render={work},take_scene,put_picture");
+        let stages = [READ, &render, STORE];
+        let learn = ["contract", "learn", &pid, "--duration", "6s", "-o", &file];
+        let (code, printed) = Agent::run(&[&learn[..], &stages].concat())?;
+        assert_eq!(code, 0, "{printed}");
+        assert_has!(
+            printed,
+            "render holds the pipeline up: busy",
+            "read is blocked writing to render",
+            "store waits "
+        );
+        let text = fs::read_to_string(&file)?;
+        assert_has!(
+            text,
+            "read_to_render: {from: read, to: render}",
+            "render: {kind: task-parallel, takes: [read_to_render], gives: {render_to_store: 1}, work: render, workers: 2}",
+            "store: {takes: [render_to_store], work: store}"
+        );
+        assert_eq!(text.contains("called within it"), is_within, "{text}");
+        // 40 ms slept by each of two threads, and 5 ms for two pictures. On a loaded machine threads wake late.
+        let render_ms = number_behind(&text, "render: {time: ")?;
+        assert!((39.0..80.0).contains(&render_ms), "{render_ms}\n{text}");
+        let store_ms = number_behind(&text, "store: {time: ")?;
+        assert!((2.5..20.0).contains(&store_ms), "{store_ms}\n{text}");
+        let (code, max) = Agent::run(&["contract", "max", &file])?;
+        assert_eq!(code, 0, "{max}");
+        assert_has!(
+            max,
+            "store: at most ",
+            "bound by render",
+            "one worker more in render: +"
+        );
+        if is_within {
+            let watch = [
+                "contract",
+                "watch",
+                &file,
+                &pid,
+                "--require=store >= 1000/s",
+                "--duration=24s",
+            ];
+            let (code, text) = Agent::run(&[&watch[..], &stages].concat())?;
+            assert_eq!(code, 1, "{text}");
+            assert_has!(
+                text,
+                "of 1000/s, violated",
+                "render holds the pipeline up",
+                "compute-bound: busy"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn stages_that_make_no_chain_of_the_program_are_refused_at_their_place() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
+    let job = chain()?;
+    let file = job.file("refused.yaml");
+    let name = file.to_string_lossy().into_owned();
+    let rows: [(&[&str], &str); 6] = [
+        (
+            &["--stage=store=stor_group", READ],
+            "--stage store: no module of process",
+        ),
+        (
+            &["--stage=store=stor_group", READ],
+            "did you mean `store_group`?\nnothing was attached",
+        ),
+        (&[READ], "--stage: one stage is no chain"),
+        (
+            &[READ, "--stage=read=store_group"],
+            "--stage: the stage read is named twice",
+        ),
+        (
+            &[READ, "--stage=store=,take_picture"],
+            "'store=,take_picture' for '--stage",
+        ),
+        (
+            &[READ, "--stage=store=store_group,never_called"],
+            "--stage: never_called of the stage store was not called in",
+        ),
+    ];
+    for (stages, part) in rows {
+        let pid = job.pid().to_string();
+        let learn = ["contract", "learn", &pid, "--duration", "3s", "-o", &name];
+        let (code, text) = Agent::run(&[&learn[..], stages].concat())?;
+        assert_eq!(code, 2, "{stages:?}\n{text}");
+        assert_has!(text, part);
+    }
+    assert!(!file.exists());
     Ok(())
 }

@@ -312,6 +312,6 @@ fn every_command_of_the_page_on_contracts_does_what_the_page_says() -> Outcome {
     let _machine = require!(shared: Root);
     let page = fs::read_to_string(repository().join("docs/contracts.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;
-    assert_eq!(commands, 10);
+    assert_eq!(commands, 11);
     Ok(())
 }

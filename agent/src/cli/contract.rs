@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
+use profile::streams::StageFunctions;
 
 use super::values::duration;
 
@@ -25,6 +26,8 @@ pub enum ContractCommand {
     Max(ContractArgs),
     /// The least number of workers, or the cheapest machines, that meet the requirements
     Size(ContractArgs),
+    /// Choose machines for all modules together, so that the requirements hold at the least cost
+    Map(ContractArgs),
     /// The greatest rate before and after a change: `C2.workers = 4`, `lan.bandwidth = 1Gbit/s`
     WhatIf {
         /// The file, and how its result is shown
@@ -43,9 +46,10 @@ pub enum ContractCommand {
         #[command(flatten)]
         scenario: ScenarioArgs,
     },
-    /// Learn the contract of a running pipeline by watching it (from /proc: no probes, no root), or of an MPI job
+    /// Learn the contract of a running pipeline by watching it (from /proc: no probes, no root), of an MPI job, or of
+    /// anything else by functions that are named
     Learn(LearnArgs),
-    /// Compare a running pipeline or MPI job with its contract: which rates are too low, and which module has to act
+    /// Compare a running program with its contract: which rates are too low, and which module has to act
     Watch(WatchContractArgs),
     /// Print the JSON Schema of contract files, for editors: `tuneagent contract schema > contract.schema.json`
     Schema,
@@ -77,18 +81,23 @@ pub struct WatchContractArgs {
     /// The file, and how its result is shown
     #[command(flatten)]
     pub contract: ContractArgs,
-    /// A process of the pipeline, its group of processes, or the shell that started it; or an MPI job
+    /// A process of the pipeline, its group of processes, or the shell that started it; an MPI job; with --stage any
+    /// program
     #[arg(required_unless_present = "reports")]
     pub target: Option<String>,
-    /// Instead of a running program: the reports of a session on an MPI job, as `attach --snapshots` writes them
+    /// Instead of a running program: the reports of a session on an MPI job, or with --probe on the functions of
+    /// --stage, as `attach --snapshots` writes them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "duration", "apply", "metrics"])]
     pub reports: Option<PathBuf>,
+    /// Which functions show what the modules do
+    #[command(flatten)]
+    pub stages: StageArgs,
     /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
     /// Give the module that has to act the least number of workers with which the contract holds, by what it states
     /// in `adapt`; guarded, and reverted at the end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "stages")]
     pub apply: bool,
     /// Serve /metrics, read-only: rates, targets, utilisation and verdicts
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
@@ -101,18 +110,32 @@ pub struct WatchContractArgs {
 /// `tuneagent contract learn`
 #[derive(Debug, Args)]
 pub struct LearnArgs {
-    /// A process of the pipeline, its group of processes, or the shell that started it; or an MPI job
+    /// A process of the pipeline, its group of processes, or the shell that started it; an MPI job; with --stage any
+    /// program
     #[arg(required_unless_present = "reports")]
     pub target: Option<String>,
-    /// Instead of a running program: the reports of a session on an MPI job, as `attach --snapshots` writes them
+    /// Instead of a running program: the reports of a session on an MPI job, or with --probe on the functions of
+    /// --stage, as `attach --snapshots` writes them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "duration"])]
     pub reports: Option<PathBuf>,
+    /// Which functions show what the modules do
+    #[command(flatten)]
+    pub stages: StageArgs,
     /// How long to watch: 500ms, 10s, 2min or 1h; a bare number is seconds
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
     /// Write the contract here (- for standard output)
     #[arg(short, long, default_value = "-", value_name = "FILE")]
     pub output: String,
+}
+
+/// Functions by which a program is seen that has neither MPI nor pipes.
+#[derive(Debug, Args)]
+pub struct StageArgs {
+    /// A stage of the chain, in the order in which items pass: the function that is called for each item, the one that
+    /// waits for input, the one that waits for room. Takes the rights of `attach --probe`
+    #[arg(long = "stage", value_name = "NAME=WORK[,TAKE[,PUT]]")]
+    pub stages: Vec<StageFunctions>,
 }
 
 /// What all commands about a contract have.

@@ -1,4 +1,4 @@
-//! `tuneagent contract check|max|size|what-if|simulate|schema`: what a stream program can deliver, computed from its
+//! `tuneagent contract check|max|size|map|what-if|simulate|schema`: what a stream program can deliver, computed from its
 //! contract file. Attaches nothing. `learn` makes the file of a running program, and `watch` compares them.
 
 mod act;
@@ -8,6 +8,7 @@ mod metrics;
 mod required;
 mod sampling;
 mod simulate;
+mod stages;
 mod watch;
 
 use std::{fs, path::Path};
@@ -40,6 +41,7 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
         }
         ContractCommand::Max(args) => (args, &|contract| max(contract, args.json)),
         ContractCommand::Size(args) => (args, &|contract| size(contract, args.json)),
+        ContractCommand::Map(args) => (args, &|contract| map(contract, args.json)),
         ContractCommand::Watch(args) => (&args.contract, &|contract| watch::run(contract, args)),
         ContractCommand::WhatIf { args, changes } => {
             (args, &|contract| what_if(contract, changes, args.json))
@@ -308,6 +310,27 @@ fn size(contract: &Contract, json: bool) -> ShowResult {
         sizes.iter().for_each(|size| say!("{}", described(size)));
     }
     Ok(if is_enough { Code::Done } else { Code::No })
+}
+
+fn map(contract: &Contract, json: bool) -> ShowResult {
+    let mapping = contract.mapping()?;
+    if json {
+        print_json(&mapping)?;
+        return Ok(Code::Done);
+    }
+    if mapping.modules.is_empty() {
+        say!("no module states its work: add it to the modules that need machines");
+    }
+    let sizes = mapping.modules.iter();
+    sizes.for_each(|size| say!("{}", described(size)));
+    let doubt = if mapping.is_least {
+        ""
+    } else {
+        "; not all choices could be tried: another may cost less"
+    };
+    say!("cost {}{doubt}", significant(mapping.cost, 4));
+    show_resources(&mapping.capacity);
+    Ok(Code::Done)
 }
 
 /// `C2: 20 pianosa (nrender = 20), 96 % used, cost 20`

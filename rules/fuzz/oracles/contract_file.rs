@@ -24,6 +24,9 @@ fn contract_file(bytes: &[u8]) {
     if let Err(wrong) = contract.sizes() {
         refused(&wrong);
     }
+    if let Err(wrong) = contract.mapping() {
+        refused(&wrong);
+    }
     for is_paced in [false, true] {
         let scenario = rules::contract::Scenario {
             items: 50,

@@ -215,7 +215,7 @@ pub(super) fn placement(contract: &Contract) -> Vec<Diagnostic> {
 }
 
 /// The condition of a module's place that a machine does not meet.
-fn unfit(module: &Module, machine: &Machine) -> Option<String> {
+pub(super) fn unfit(module: &Module, machine: &Machine) -> Option<String> {
     let place = &module.place;
     let (module, machine_name) = (&module.name, &machine.name);
     if let Some(host) = place.host.as_ref().filter(|host| *host != machine_name) {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use serde::Serialize;
 
 use super::assess::Assessment;
+use super::choice::NotChosen;
 use super::model::{Contract, Module};
-use super::service::{efficiency, time_on, use_of};
+use super::service::{Workers, use_of};
 use super::system::{Feature, System};
 use crate::diag::Diagnostic;
 
@@ -50,30 +50,81 @@ impl Contract {
             if module.workers.is_none() && module.place.machines.len() < 2 || !module.has_work() {
                 continue;
             }
-            let rate = |computation| {
-                let column = system.column(Feature::Activation {
-                    module: index,
-                    computation,
-                });
-                column.map_or(0.0, |column| assessment.features[column].rate * times)
-            };
-            let rates: Vec<f64> = (0..module.computations.len()).map(rate).collect();
+            let rates = self.activations(&system, &assessment, index);
+            let rates: Vec<f64> = rates.iter().map(|rate| rate * times).collect();
             let size = match module.place.machines.len() {
                 0 | 1 => equal(self, index, module, &rates),
-                _ => unequal(self, module, &rates),
+                _ => self.unequal(index, rates),
             };
-            let size = size.map_err(|why| vec![Diagnostic::wrong("E0181", module.span, why)])?;
-            let adaptation = self.adaptations.iter().find(|one| one.module == index);
-            out.push(Size {
-                set: adaptation.map(|one| one.variable.clone()),
-                ..size
-            });
+            out.push(size.map_err(|wrong| vec![wrong])?);
         }
         Ok((assessment, out))
     }
+
+    /// The assessed rates of the computations of a module.
+    pub(super) fn activations(&self, system: &System, assessment: &Assessment, module: usize) -> Vec<f64> {
+        let rate = |computation| {
+            let column = system.column(Feature::Activation { module, computation });
+            column.map_or(0.0, |column| assessment.features[column].rate)
+        };
+        (0..self.modules[module].computations.len()).map(rate).collect()
+    }
+
+    /// The least cost of machines of several kinds.
+    fn unequal(&self, index: usize, rates: Vec<f64>) -> Result<Size, Diagnostic> {
+        let one = self.candidate(index, rates)?;
+        let all = || {
+            one.uses
+                .iter()
+                .map(|(kind, _)| (*kind, self.machines[*kind].count))
+        };
+        let (machines, insufficient) = match self.chosen(std::slice::from_ref(&one), 1.0) {
+            Ok(choice) => (one.machines(&choice.counts[0]), None),
+            Err(NotChosen::TooFew) => (
+                all().collect(),
+                Some("all machines of these kinds are not enough"),
+            ),
+            Err(NotChosen::TooLong) => {
+                let why = "there are too many choices of machines for it".to_owned();
+                return Err(unknown(&self.modules[index], why));
+            }
+        };
+        Ok(Size {
+            insufficient: insufficient.map(str::to_owned),
+            ..self.sized(index, &one.rates, &machines)?
+        })
+    }
+
+    /// A module with these machines.
+    pub(super) fn sized(&self, index: usize, rates: &[f64], machines: &Workers) -> Result<Size, Diagnostic> {
+        let module = &self.modules[index];
+        let workers = machines.iter().map(|(_, count)| *count).sum();
+        let of_kind = |(kind, count): &(usize, u32)| (self.machines[*kind].name.clone(), *count);
+        let cost = |(kind, count): &(usize, u32)| self.machines[*kind].cost * f64::from(*count);
+        Ok(Size {
+            module: module.name.clone(),
+            set: self.variable_at(index),
+            machines: machines.iter().map(of_kind).collect(),
+            workers,
+            utilisation: use_of(self, module, rates, machines, workers)
+                .map_err(|why| unknown(module, why))?,
+            cost: machines.iter().map(cost).sum(),
+            insufficient: None,
+        })
+    }
+
+    /// The variable that sets the number of workers of a module.
+    fn variable_at(&self, index: usize) -> Option<String> {
+        let adaptation = self.adaptations.iter().find(|one| one.module == index);
+        adaptation.map(|one| one.variable.clone())
+    }
 }
 
-fn equal(contract: &Contract, index: usize, module: &Module, rates: &[f64]) -> Result<Size, String> {
+pub(super) fn unknown(module: &Module, why: String) -> Diagnostic {
+    Diagnostic::wrong("E0181", module.span, why)
+}
+
+fn equal(contract: &Contract, index: usize, module: &Module, rates: &[f64]) -> Result<Size, Diagnostic> {
     let kind = module.place.machines.first().map(|(machine, _)| *machine);
     let there_are = kind.map_or(WORKERS_MAX, |kind| contract.machines[kind].count);
     let (least, most) = contract.range(index).unwrap_or((1, WORKERS_MAX));
@@ -81,7 +132,7 @@ fn equal(contract: &Contract, index: usize, module: &Module, rates: &[f64]) -> R
     let most = most.min(there_are).min(table);
     let with = |count: u32| {
         let machines = kind.map(|kind| (kind, count)).into_iter().collect();
-        use_of(contract, module, rates, &machines, count)
+        use_of(contract, module, rates, &machines, count).map_err(|why| unknown(module, why))
     };
     let mut best: Option<(u32, f64)> = None;
     for count in least.min(most)..=most {
@@ -98,7 +149,7 @@ fn equal(contract: &Contract, index: usize, module: &Module, rates: &[f64]) -> R
     let kind = kind.map(|kind| &contract.machines[kind]);
     Ok(Size {
         module: module.name.clone(),
-        set: None,
+        set: contract.variable_at(index),
         machines: kind
             .map(|kind| (kind.name.clone(), workers))
             .into_iter()
@@ -108,126 +159,4 @@ fn equal(contract: &Contract, index: usize, module: &Module, rates: &[f64]) -> R
         cost: kind.map_or(1.0, |kind| kind.cost) * f64::from(workers),
         insufficient: (utilisation > 1.0 + ROUNDING).then(|| format!("at most {most} workers are possible")),
     })
-}
-
-/// The least cost of machines of several kinds: an integer program, for each number of workers if the
-/// efficiency depends on it.
-fn unequal(contract: &Contract, module: &Module, rates: &[f64]) -> Result<Size, String> {
-    let works: Vec<(usize, f64)> = module
-        .computations
-        .iter()
-        .zip(rates)
-        .filter_map(|(computation, rate)| Some((computation.work?, *rate)))
-        .collect();
-    let [(work, rate)] = works.as_slice() else {
-        return Err(format!(
-            "`{}` has several works on machines of several kinds",
-            module.name
-        ));
-    };
-    let kinds: Vec<usize> = module
-        .place
-        .machines
-        .iter()
-        .map(|(machine, _)| *machine)
-        .collect();
-    let speeds = kinds
-        .iter()
-        .map(|kind| Ok(1.0 / time_on(contract, *work, *kind)?));
-    let speeds = speeds.collect::<Result<Vec<f64>, String>>()?;
-    let there_are: Vec<u32> = kinds.iter().map(|kind| contract.machines[*kind].count).collect();
-    let costs: Vec<f64> = kinds.iter().map(|kind| contract.machines[*kind].cost).collect();
-    let best = best_choice(module, &speeds, &there_are, &costs, *rate)?;
-    let (counts, insufficient) = match best {
-        Some((_, counts)) => (counts, None),
-        None => (
-            there_are,
-            Some("all machines of these kinds are not enough".to_string()),
-        ),
-    };
-    let machines: Vec<(usize, u32)> = kinds
-        .iter()
-        .copied()
-        .zip(counts.iter().copied())
-        .filter(|(_, count)| *count > 0)
-        .collect();
-    let workers = counts.iter().sum();
-    Ok(Size {
-        module: module.name.clone(),
-        set: None,
-        utilisation: use_of(contract, module, rates, &machines, workers)?,
-        machines: machines
-            .iter()
-            .map(|(kind, count)| (contract.machines[*kind].name.clone(), *count))
-            .collect(),
-        workers,
-        cost: counts
-            .iter()
-            .zip(&costs)
-            .map(|(count, cost)| f64::from(*count) * cost)
-            .sum(),
-        insufficient,
-    })
-}
-
-/// The cheapest numbers of machines, over all numbers of workers if the efficiency depends on them.
-fn best_choice(
-    module: &Module,
-    speeds: &[f64],
-    there_are: &[u32],
-    costs: &[f64],
-    rate: f64,
-) -> Result<Option<(f64, Vec<u32>)>, String> {
-    let total: u32 = there_are.iter().sum();
-    let candidates: Vec<Option<u32>> = match module.efficiency.last() {
-        None => vec![None],
-        Some((last, _)) => (1..=total.min(*last)).map(Some).collect(),
-    };
-    let mut best: Option<(f64, Vec<u32>)> = None;
-    for number in candidates {
-        let share = number.map_or(Ok(1.0), |number| efficiency(module, number))?;
-        let found = cheapest(speeds, there_are, costs, rate / share, number);
-        if let Some((cost, counts)) = found
-            && best.as_ref().is_none_or(|(known, _)| cost < *known - ROUNDING)
-        {
-            best = Some((cost, counts));
-        }
-    }
-    Ok(best)
-}
-
-fn cheapest(
-    speeds: &[f64],
-    there_are: &[u32],
-    costs: &[f64],
-    rate: f64,
-    number: Option<u32>,
-) -> Option<(f64, Vec<u32>)> {
-    let mut problem = Problem::new(OptimizationDirection::Minimize);
-    let counts: Vec<Variable> = there_are
-        .iter()
-        .zip(costs)
-        .map(|(most, cost)| problem.add_integer_var(*cost, (0, i32::try_from(*most).unwrap_or(i32::MAX))))
-        .collect();
-    let terms: Vec<(Variable, f64)> = counts
-        .iter()
-        .copied()
-        .zip(speeds.iter().map(|speed| speed / rate))
-        .collect();
-    problem.add_constraint(terms.as_slice(), ComparisonOp::Ge, 1.0 - ROUNDING);
-    if let Some(number) = number {
-        let all: Vec<(Variable, f64)> = counts.iter().map(|count| (*count, 1.0)).collect();
-        problem.add_constraint(all.as_slice(), ComparisonOp::Eq, f64::from(number));
-    }
-    let solution = problem.solve().ok()?.into_solution().ok()?;
-    let counts: Vec<u32> = counts
-        .iter()
-        .map(|count| solution.var_value(*count).round().max(0.0) as u32)
-        .collect();
-    let cost = counts
-        .iter()
-        .zip(costs)
-        .map(|(count, cost)| f64::from(*count) * cost)
-        .sum();
-    Some((cost, counts))
 }

@@ -22,7 +22,10 @@ pub enum NoPipeline {
         "the descriptors of process {pid} may not be read: it is another user's, or protects itself; run this as its user"
     )]
     NotPermitted { pid: i32 },
-    #[error("process {pid} has no pipe to another process, and started none that have")]
+    #[error(
+        "process {pid} has no pipe to another process, and started none that have; of other programs --stage names the \
+         functions to watch"
+    )]
     NoPipes { pid: i32 },
     #[error("process {pid} has started several pipelines: give the number of a process of one ({firsts})")]
     Several { pid: i32, firsts: String },

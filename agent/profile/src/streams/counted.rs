@@ -295,7 +295,7 @@ impl Counted<'_> {
             name: String::new(),
             items_are: ItemsAre::Bytes,
             item_bytes: 1.0,
-            item: "1B".to_owned(),
+            item: Some("1B".to_owned()),
             sent: summed(&pipe.from, false),
             received: summed(&pipe.to, true),
             basis,
@@ -365,7 +365,7 @@ fn give_items(seen: &mut ObservedGraph) {
     for (stream, speed) in seen.streams.iter_mut().zip(&speeds) {
         let item = ITEMS.iter().find(|(size, _)| speed / size >= 1.0);
         let (size, item) = item.copied().unwrap_or(ITEMS[3]);
-        (stream.item_bytes, stream.item) = (size, item.to_owned());
+        (stream.item_bytes, stream.item) = (size, Some(item.to_owned()));
     }
     for module in 0..seen.modules.len() {
         let inputs: Vec<usize> = seen.inputs(module).iter().map(|(stream, _)| *stream).collect();
@@ -376,7 +376,7 @@ fn give_items(seen: &mut ObservedGraph) {
             let size = seen.streams[first].item_bytes * speeds[other] / speeds[first];
             let item = significant(size, 6);
             seen.streams[other].item_bytes = item.parse().unwrap_or(size);
-            seen.streams[other].item = format!("{item}B");
+            seen.streams[other].item = Some(format!("{item}B"));
         }
     }
     for stream in &mut seen.streams {

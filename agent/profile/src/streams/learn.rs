@@ -41,8 +41,17 @@ pub enum NotLearned {
          of its input before it sends anything", significant(*.seconds, 3)
     )]
     Filling { seconds: f64 },
-    #[error("too few messages between ranks were seen: watch for longer (--duration)")]
+    #[error("too few messages between ranks, or items of stages, were seen: watch for longer (--duration)")]
     TooFew,
+    #[error(
+        "{function} of the stage {stage} was not called in {} s: name a function that is called for each item, not the \
+         one with the loop around it; or watch for longer (--duration)", significant(*.seconds, 3)
+    )]
+    NotActivated {
+        stage: String,
+        function: String,
+        seconds: f64,
+    },
     #[error("no process has a pipe to another")]
     Nothing,
     #[error("{0}")]
@@ -153,16 +162,16 @@ fn stream_lines(seen: &ObservedGraph, stream: &ObservedStream, out: &mut String)
     let rate = with_interval(rate(&counted, &seen.slices_ns), "/s");
     let _ = writeln!(out, "  # {rate}: {}", stream.basis);
     let (from, to) = (names(seen, &stream.sent), names(seen, &stream.received));
+    let item = stream
+        .item
+        .as_ref()
+        .map_or(String::new(), |item| format!(", item: {item}"));
     let kind = if stream.received.len() > 1 {
         ", kind: on-demand"
     } else {
         ""
     };
-    let _ = writeln!(
-        out,
-        "  {}: {{from: {from}, to: {to}, item: {}{kind}}}",
-        stream.name, stream.item
-    );
+    let _ = writeln!(out, "  {}: {{from: {from}, to: {to}{item}{kind}}}", stream.name);
 }
 
 /// How many items of a stream an activation sends; 1 for the stream that activations are counted by.

@@ -1,10 +1,12 @@
 //! Stream programs as observed: modules with the shares of their time, streams with counted items. From them a
 //! contract is learned ([`learn()`]), or compared with one ([`ContractWatch`]).
 //!
-//! `counted` makes an [`ObservedGraph`] of processes joined by pipes, `ranks` of an MPI program. Nothing here knows how counts were taken.
+//! `counted` makes an [`ObservedGraph`] of processes joined by pipes, `ranks` of an MPI program, `stages` of functions
+//! that the user names. Nothing here knows how counts were taken.
 
 mod act;
 mod bottleneck;
+mod chain;
 mod counted;
 mod drift;
 mod follower;
@@ -18,6 +20,9 @@ mod rank_windows;
 mod ranks;
 #[cfg(test)]
 mod ranks_tests;
+mod stages;
+#[cfg(test)]
+mod stages_tests;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -25,6 +30,7 @@ mod watch;
 
 pub use act::{GuardedStep, MeasuredModule};
 pub use bottleneck::bottleneck;
+pub use chain::{StageFunctions, StageMistake};
 pub use counted::{counted, observed};
 pub use follower::{ContractFollower, NotWatched};
 pub use learn::{Learned, NotLearned, learn};
@@ -33,6 +39,7 @@ pub use policy::{Policy, PolicyAction, WorkerCounts};
 pub use rank_report::{CalledTotals, RankReport, RankTotals, SentMessages, SentPair};
 pub use rank_windows::{NotJudged, RankWindows};
 pub use ranks::{counted_ranks, observed_ranks};
+pub use stages::{counted_reports, observed_stages};
 pub use trial::{GuardVerdict, ReportedChange, ReportedGuard};
 pub use watch::{ContractWatch, NotComparable};
 
@@ -68,7 +75,7 @@ pub struct ObservedModule {
 /// The processes that a module consists of.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModuleProcesses {
-    /// Ranks of an MPI job.
+    /// Ranks of an MPI job; none for threads.
     Ranks(Vec<u32>),
     /// A process of a pipeline; `program` is the file name of its program.
     Stage { pid: i32, program: String },
@@ -79,7 +86,7 @@ pub enum ModuleProcesses {
 pub enum ItemsAre {
     /// Bytes of a pipe, or a number of them: a contract states how many make one of its items.
     Bytes,
-    /// Messages, whatever their size: they are a contract's items.
+    /// Messages, whatever their size, or calls of functions: they are a contract's items.
     Messages,
 }
 
@@ -88,8 +95,8 @@ pub struct ObservedStream {
     pub name: String,
     pub items_are: ItemsAre,
     pub item_bytes: f64,
-    /// Such as `1MB`, in the units of a contract.
-    pub item: String,
+    /// Such as `1MB`, in the units of a contract; `None` if their size is not known.
+    pub item: Option<String>,
     pub sent: Vec<End>,
     pub received: Vec<End>,
     /// How the items were counted.

@@ -85,7 +85,7 @@ impl ModelProgram {
                 name: format!("from {}", MODULES[at]),
                 items_are: ItemsAre::Messages,
                 item_bytes: 1.0,
-                item: "1B".to_owned(),
+                item: Some("1B".to_owned()),
                 sent: end(at),
                 received: end(at + 1),
                 basis: String::new(),

@@ -1,4 +1,4 @@
-//! What is read of a session on an MPI job: from its reports, or from its snapshots.
+//! What is read of a session on an MPI job, or on stages: from its reports, or from its snapshots.
 
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ pub struct RankReport {
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct RankTotals {
+    /// `None` in recordings.
+    #[serde(default)]
+    pub pid: Option<i32>,
     pub rank: Option<u32>,
     pub runqueue_time_s: Option<f64>,
     pub mpi_time_s: Option<f64>,
@@ -31,6 +34,9 @@ pub struct CalledTotals {
     pub name: String,
     pub calls: u64,
     pub time_s: Option<f64>,
+    /// It was watched a part of the time only.
+    #[serde(default)]
+    pub estimated: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -63,6 +69,7 @@ impl RankTotals {
     fn of(process: &ProcessView) -> RankTotals {
         let counters = process.counters.as_ref();
         RankTotals {
+            pid: Some(process.pid),
             rank: process.rank,
             runqueue_time_s: counters.map(|counters| seconds(counters.runqueue_ns)),
             mpi_time_s: process.mpi_ns.map(seconds),
@@ -78,6 +85,7 @@ impl CalledTotals {
             name: function.name.clone(),
             calls: function.calls,
             time_s: function.time_ns.map(seconds),
+            estimated: function.estimate.is_some(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ContractWatch, NotComparable, NotLearned, RankReport, counted_ranks};
+use super::{ContractWatch, NotComparable, NotLearned, RankReport, StageFunctions, counted_reports};
 
 /// A window has as many reports behind its first, which is the last of the window before.
 const REPORTS: usize = 4;
@@ -19,6 +19,8 @@ pub enum NotJudged {
 /// Collects reports, from the first in which a message has arrived at each end of the graph.
 #[derive(Clone, Debug, Default)]
 pub struct RankWindows {
+    /// None for an MPI job.
+    stages: Vec<StageFunctions>,
     begin: Option<RankReport>,
     window: Vec<RankReport>,
     /// Why there is no window; `None` once all of the graph has been seen. It stays if the contract is of another
@@ -30,11 +32,19 @@ impl RankWindows {
     /// The time between two reports: messages by pair are read once a second.
     pub const REPORT_EVERY: Duration = Duration::from_secs(1);
 
+    /// Of these stages; without any, of an MPI job.
+    pub fn of(stages: &[StageFunctions]) -> RankWindows {
+        RankWindows {
+            stages: stages.to_vec(),
+            ..RankWindows::default()
+        }
+    }
+
     /// Takes the next report. Returns whether it completes a window, to be judged before the next one is taken.
     pub fn take(&mut self, report: RankReport, watch: &ContractWatch) -> bool {
         let begin = self.begin.get_or_insert_with(|| report.clone());
         if self.window.is_empty() {
-            self.unfilled = filled(watch, begin, &report).err();
+            self.unfilled = filled(&self.stages, watch, (begin, &report)).err();
         }
         if self.unfilled.is_none() {
             self.window.push(report);
@@ -58,10 +68,9 @@ impl RankWindows {
     pub fn judge(&mut self, watch: &mut ContractWatch) -> Result<Vec<String>, NotJudged> {
         let end_s = self.end_s();
         let reports: Vec<&RankReport> = self.window.iter().collect();
-        let seen = self
-            .begin
-            .as_ref()
-            .map_or(Err(NotLearned::TooFew), |begin| counted_ranks(begin, &reports));
+        let seen = self.begin.as_ref().map_or(Err(NotLearned::TooFew), |begin| {
+            counted_reports(&self.stages, begin, &reports)
+        });
         let lines = watch.window(end_s, &seen?)?;
         self.window.drain(..self.window.len() - 1);
         Ok(lines)
@@ -74,8 +83,12 @@ impl RankWindows {
 }
 
 /// Whether all that the contract is about has been seen since the begin.
-fn filled(watch: &ContractWatch, begin: &RankReport, now: &RankReport) -> Result<(), NotJudged> {
-    let seen = counted_ranks(begin, &[begin, now])?;
+fn filled(
+    stages: &[StageFunctions],
+    watch: &ContractWatch,
+    (begin, now): (&RankReport, &RankReport),
+) -> Result<(), NotJudged> {
+    let seen = counted_reports(stages, begin, &[begin, now])?;
     match watch.is_filled(&seen)? {
         true => Ok(()),
         false => Err(NotJudged::NotCounted(NotLearned::Filling {

@@ -223,7 +223,7 @@ fn stream(
         name: String::new(),
         items_are: ItemsAre::Messages,
         item_bytes,
-        item: format!("{}B", significant(item_bytes, 9)),
+        item: Some(format!("{}B", significant(item_bytes, 9))),
         sent: end(from),
         received: end(to),
         basis: format!(

@@ -10,6 +10,7 @@ fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankRep
     let report = |at: u64| {
         let seconds = at as f64;
         let totals = |(rank, (calls, runqueue)): (usize, &Calling<'_>)| RankTotals {
+            pid: None,
             rank: Some(rank as u32),
             runqueue_time_s: Some(runqueue * seconds),
             mpi_time_s: None,
@@ -20,6 +21,7 @@ fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankRep
                     name: (*name).to_owned(),
                     calls: 10 * at,
                     time_s: Some(share * seconds),
+                    estimated: false,
                 })
                 .collect(),
         };
@@ -127,7 +129,7 @@ fn what_is_no_stream_program_is_refused_with_the_reason() {
             &[(0, 1, 10, 8), (1, 0, 10, 8)],
             "ranks 0 and 1 send to each other",
         ),
-        (&[send, receive], &[], "too few messages between ranks were seen"),
+        (&[send, receive], &[], "too few messages between ranks"),
         (&[send, send, receive], &[(0, 2, 10, 8), (1, 2, 30, 8)], ""),
     ];
     for (ranks, pairs, part) in rows {

@@ -1,5 +1,5 @@
-//! A session in a process of its own: it watches the ranks of an MPI job, or may change processes of a pipeline, and
-//! passes its reports on.
+//! A session in a process of its own: it watches the ranks of an MPI job or the functions of stages, or may change
+//! processes of a pipeline, and passes its reports on.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use std::{
 };
 
 use job::Discovery;
-use profile::streams::RankReport;
+use profile::streams::{RankReport, StageFunctions};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 /// Where a stream program is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamSource<'a> {
-    /// The ranks of an MPI job.
+    /// The ranks of an MPI job, or functions that were named.
     Job(&'a str),
     /// Processes that are joined by pipes.
     Pipes(&'a str),
@@ -33,11 +33,15 @@ pub(super) enum StreamSource<'a> {
 
 impl<'a> StreamSource<'a> {
     /// Nothing is refused here. The parser of the arguments requires one of the two.
-    pub(super) fn of(target: Option<&'a str>, reports: Option<&'a Path>) -> StreamSource<'a> {
+    pub(super) fn of(
+        target: Option<&'a str>,
+        reports: Option<&'a Path>,
+        has_stages: bool,
+    ) -> StreamSource<'a> {
         let target = target.unwrap_or_default();
         match reports {
             Some(file) => StreamSource::Written(file),
-            None if has_mpi(target) => StreamSource::Job(target),
+            None if has_stages || has_mpi(target) => StreamSource::Job(target),
             None => StreamSource::Pipes(target),
         }
     }
@@ -80,19 +84,24 @@ pub(super) struct JobSession {
 }
 
 impl JobSession {
-    /// With `may_change`, rules that are added to it may change the program.
+    /// The functions of these stages are probed, without a bound of the cost: few calls in sampling windows would say
+    /// little about an item. With `may_change`, rules that are added to it may change the program.
     pub(super) fn start(
         targets: &[String],
+        stages: &[StageFunctions],
         (duration, every): (Duration, Duration),
         may_change: bool,
     ) -> Result<JobSession, Failure> {
         let time = |time: Duration| format!("{}ms", time.as_millis());
+        let functions = stages.iter().flat_map(StageFunctions::functions);
         let mut child = Command::new("/proc/self/exe")
             .arg("attach")
             .args(targets)
             .args(["--plain", "--rules", "none"])
             .args(["--duration", &time(duration), "--snapshots", "/dev/stdout"])
             .args(["--every", &time(every)])
+            .args(functions.map(|function| format!("--probe={function}")))
+            .args((!stages.is_empty()).then_some("--budget=none"))
             .args(may_change.then_some("--apply"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

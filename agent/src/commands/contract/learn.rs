@@ -1,14 +1,16 @@
 //! `tuneagent contract learn TARGET`: the contract of a running pipeline, from what its processes are seen to
-//! do, without root and probes; or of an MPI job, from its messages.
+//! do, without root and probes; of an MPI job, from its messages; or of stages, from calls of functions.
 
 use std::time::Duration;
 
-use profile::streams::{Learned, NotLearned, ObservedGraph, RankReport, learn, observed, observed_ranks};
+use profile::streams::{
+    Learned, NotLearned, ObservedGraph, RankReport, learn, observed, observed_ranks, observed_stages,
+};
 use report::console;
 
 use super::{
     job::{self, JobSession, StreamSource},
-    sampling,
+    sampling, stages,
 };
 use crate::{
     cli::LearnArgs,
@@ -22,11 +24,14 @@ use crate::{
 const SLICES: u32 = 20;
 const SLICE_MIN: Duration = Duration::from_millis(100);
 
-/// Number of reports of an MPI job, and the least time between two: messages by pair are read once a second.
+/// Number of reports of an MPI job or of stages, and the least time between two: messages by pair are read once a
+/// second.
 const REPORTS: u32 = 10;
 const BETWEEN_MIN: Duration = Duration::from_secs(2);
+const BETWEEN_CALLS_MIN: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &LearnArgs) -> CommandResult {
+    stages::check(&args.stages.stages, args.target.as_deref())?;
     // The right to create files is given up before other programs are looked at.
     let file = match args.output.as_str() {
         STDOUT => None,
@@ -51,13 +56,21 @@ pub(super) fn run(args: &LearnArgs) -> CommandResult {
 }
 
 fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
-    let messages = |reports: Vec<RankReport>| {
-        let seen = observed_ranks(&reports).map_err(Failure::no)?;
-        Ok((seen, "Learned from the messages between the ranks of an MPI job."))
+    let stages = &args.stages.stages;
+    let reported = |reports: Vec<RankReport>| match stages.is_empty() {
+        true => Ok((
+            observed_ranks(&reports).map_err(Failure::no)?,
+            "Learned from the messages between the ranks of an MPI job.",
+        )),
+        false => Ok((
+            observed_stages(stages, &reports).map_err(not_activated)?,
+            "Learned from calls of functions that were named.",
+        )),
     };
-    let (seen, about) = match StreamSource::of(args.target.as_deref(), args.reports.as_deref()) {
-        StreamSource::Job(target) => messages(reports(args, target)?)?,
-        StreamSource::Written(file) => messages(job::written(file)?.collect::<Result<_, _>>()?)?,
+    let (target, written) = (args.target.as_deref(), args.reports.as_deref());
+    let (seen, about) = match StreamSource::of(target, written, !stages.is_empty()) {
+        StreamSource::Job(target) => reported(reports(args, target)?)?,
+        StreamSource::Written(file) => reported(job::written(file)?.collect::<Result<_, _>>()?)?,
         StreamSource::Pipes(target) => (
             pipeline(args, target)?,
             "Learned from running processes that are joined by pipes.",
@@ -66,10 +79,24 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
     learn(&seen, &name(&seen), about).map_err(Failure::no)
 }
 
-/// The reports of a session that watches an MPI job.
+/// A function that is never called is a mistake of the command line.
+fn not_activated(why: NotLearned) -> Failure {
+    match why {
+        NotLearned::NotActivated { .. } => Failure::not_there(format!("--stage: {why}")),
+        _ => Failure::no(why),
+    }
+}
+
+/// The reports of a session that watches an MPI job, or functions.
 fn reports(args: &LearnArgs, target: &str) -> Result<Vec<RankReport>, Failure> {
-    let every = (args.duration / REPORTS).max(BETWEEN_MIN);
-    let mut session = JobSession::start(&[target.to_owned()], (args.duration, every), false)?;
+    let stages = &args.stages.stages;
+    let least = if stages.is_empty() {
+        BETWEEN_MIN
+    } else {
+        BETWEEN_CALLS_MIN
+    };
+    let times = (args.duration, (args.duration / REPORTS).max(least));
+    let mut session = JobSession::start(&[target.to_owned()], stages, times, false)?;
     let mut reports = Vec::new();
     while let Some(report) = session.next()? {
         reports.push(report);

@@ -21,7 +21,7 @@ use super::{
     job::{self, JobSession, StreamSource},
     metrics::{Metrics, MetricsAddress},
     required::Required,
-    sampling,
+    sampling, stages,
 };
 use crate::{
     cli::WatchContractArgs,
@@ -40,7 +40,13 @@ const WAITING_MAX: usize = 600;
 const NO_WINDOW: &str = "too few reports for a window: it has five, from the first in which a message had arrived at each end of the graph";
 
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
-    let source = StreamSource::of(args.target.as_deref(), args.reports.as_deref());
+    let stages = &args.stages.stages;
+    stages::check(stages, args.target.as_deref())?;
+    let source = StreamSource::of(
+        args.target.as_deref(),
+        args.reports.as_deref(),
+        !stages.is_empty(),
+    );
     let mut required = Required::of(contract, &args.contract, matches!(source, StreamSource::Pipes(_)))?;
     if args.contract.json {
         console::keep_for_data();
@@ -223,7 +229,8 @@ impl StageSession {
         args: &WatchContractArgs,
     ) -> Result<StageSession, Failure> {
         let targets = changeable(&required.contract, part).map_err(Failure::not_there)?;
-        let mut session = JobSession::start(&targets, (args.duration, RankWindows::REPORT_EVERY), true)?;
+        let times = (args.duration, RankWindows::REPORT_EVERY);
+        let mut session = JobSession::start(&targets, &[], times, true)?;
         if session.next()?.is_none() {
             session.end()?;
             return Err(Failure::no("the program has ended"));
@@ -265,11 +272,11 @@ fn filling(args: &WatchContractArgs) -> NotLearned {
 /// Judges windows of the reports of a session, or of those that one has written.
 fn watch_reports(
     required: &mut Required<'_>,
+    mut windows: RankWindows,
     mut reports: impl FnMut() -> Result<Option<RankReport>, Failure>,
     shown: &WindowOutputs,
     mut actor: Option<Actor>,
 ) -> Result<(), Failure> {
-    let mut windows = RankWindows::default();
     while let Some(report) = reports()? {
         if !windows.take(report, &required.watch) {
             continue;
@@ -300,7 +307,7 @@ fn watch_reports(
         .map_or(Ok(()), |why| Err(failure(why.clone())))
 }
 
-/// Judges the reports of a session that watches an MPI job.
+/// Judges the reports of a session that watches an MPI job, or functions.
 fn watch_job(
     required: &mut Required<'_>,
     args: &WatchContractArgs,
@@ -309,12 +316,19 @@ fn watch_job(
 ) -> Result<(), Failure> {
     let times = (args.duration, RankWindows::REPORT_EVERY);
     let targets = &[target.to_owned()];
-    let mut session = JobSession::start(targets, times, args.apply)?;
+    let stages = &args.stages.stages;
+    let mut session = JobSession::start(targets, stages, times, args.apply)?;
     let shown = WindowOutputs::open(args, metrics, false)?;
     let actor = args
         .apply
         .then(|| Actor::new(&required.contract, targets, session.pid()));
-    let watched = watch_reports(required, || session.next(), &shown, actor);
+    let watched = watch_reports(
+        required,
+        RankWindows::of(stages),
+        || session.next(),
+        &shown,
+        actor,
+    );
     // The reason why it could not begin comes first.
     session.end().and(watched)
 }
@@ -323,5 +337,6 @@ fn watch_job(
 fn watch_written(required: &mut Required<'_>, args: &WatchContractArgs, file: &Path) -> Result<(), Failure> {
     let shown = WindowOutputs::open(args, None, false)?;
     let mut reports = job::written(file)?;
-    watch_reports(required, || reports.next().transpose(), &shown, None)
+    let windows = RankWindows::of(&args.stages.stages);
+    watch_reports(required, windows, || reports.next().transpose(), &shown, None)
 }

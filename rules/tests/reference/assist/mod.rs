@@ -5,6 +5,7 @@ mod capacity;
 mod detailed;
 mod files;
 mod laws;
+mod mapping;
 mod rates;
 mod remedy;
 mod solving;
