@@ -192,7 +192,7 @@ probe: calls glob mpi
 stream_views: format
 snapshot: calls cost os_metrics progress stream_views
 streams: format snapshot statistics stream_views
-profile: calls cost mpi os_metrics probe snapshot
+profile: calls cost format mpi os_metrics probe snapshot
 ";
 
 const SESSION: &str = "

@@ -14,7 +14,7 @@ pub enum CallNeed {
     Count,
     /// Only the profile needs them.
     Profile,
-    /// As `Profile`, in windows of their own ([`super::regions`]).
+    /// As `Profile`, in windows of their own ([`super::Regions`]).
     Regions,
 }
 
