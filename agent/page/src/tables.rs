@@ -12,10 +12,11 @@ use crate::model::Table;
 use crate::{messages, series};
 
 pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
+    let mark = view::mpi_mark(snapshot);
     vec![
         functions(snapshot),
-        call_sites(snapshot),
-        processes(snapshot),
+        call_sites(snapshot, mark),
+        processes(snapshot, mark),
         messages::pairs(snapshot),
         messages::sizes(snapshot),
         regions(snapshot),
@@ -56,7 +57,7 @@ fn functions(snapshot: &Snapshot) -> Table {
     )
 }
 
-fn call_sites(snapshot: &Snapshot) -> Table {
+fn call_sites(snapshot: &Snapshot, mark: &str) -> Table {
     let row = |site: &CallSiteView| {
         let place = &site.place;
         let line = match (&place.file, place.line) {
@@ -73,7 +74,7 @@ fn call_sites(snapshot: &Snapshot) -> Table {
             number(Some(site.time_ns as f64), duration),
         ]
     };
-    let (calls, time) = match view::mpi_mark(snapshot) {
+    let (calls, time) = match mark {
         "" => (("calls", true), ("time", true)),
         _ => (("calls while sampled", true), ("time while sampled", true)),
     };
@@ -91,8 +92,8 @@ fn call_sites(snapshot: &Snapshot) -> Table {
     )
 }
 
-fn processes(snapshot: &Snapshot) -> Table {
-    let mark = view::mpi_mark(snapshot);
+/// With a mark before shares of the time inside MPI.
+fn processes(snapshot: &Snapshot, mark: &str) -> Table {
     let row = |process: &ProcessView| {
         let rates = process.overall;
         let counters = process.counters.as_ref();
