@@ -369,9 +369,13 @@ fn a_chain_of_threads_is_learned_and_watched_by_functions_that_are_named() -> Ou
     let job = chain()?;
     let file = job.file("chain.yaml").to_string_lossy().into_owned();
     let pid = job.pid().to_string();
-    for (work, is_within) in [("render_scene", false), ("render_next", true)] {
-        let render = format!("--stage=render={work},take_scene,put_picture");
-        let stages = [READ, &render, STORE];
+    for (reads, renders, is_within) in [
+        ("read_scene", "render_scene", false),
+        ("read_next", "render_next", true),
+    ] {
+        let read = format!("--stage=read={reads},,put_scene");
+        let render = format!("--stage=render={renders},take_scene,put_picture");
+        let stages = [&*read, &*render, STORE];
         let learn = ["contract", "learn", &pid, "--duration", "6s", "-o", &file];
         let (code, printed) = Agent::run(&[&learn[..], &stages].concat())?;
         assert_eq!(code, 0, "{printed}");
@@ -388,7 +392,11 @@ fn a_chain_of_threads_is_learned_and_watched_by_functions_that_are_named() -> Ou
             "render: {kind: task-parallel, takes: [read_to_render], gives: {render_to_store: 1}, work: render, workers: 2}",
             "store: {takes: [render_to_store], work: store}"
         );
-        assert_eq!(text.contains("called within it"), is_within, "{text}");
+        // Rendering never waits, so that it is not known of it.
+        let within = "works in read_next, sends in put_scene, called within it";
+        assert_eq!(text.contains(within), is_within, "{text}");
+        let read_ms = number_behind(&text, "read: {time: ")?;
+        assert!((4.5..20.0).contains(&read_ms), "{read_ms}\n{text}");
         // 40 ms slept by each of two threads, and 5 ms for two pictures. On a loaded machine threads wake late.
         let render_ms = number_behind(&text, "render: {time: ")?;
         assert!((39.0..80.0).contains(&render_ms), "{render_ms}\n{text}");

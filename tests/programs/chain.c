@@ -44,6 +44,12 @@ KEEP void render_scene(void) { usleep(render_us); }
 KEEP void store_group(void) { usleep(store_us); }
 KEEP void never_called(void) { usleep(1); }
 
+KEEP void read_next(void)
+{
+    read_scene();
+    put_scene();
+}
+
 KEEP void render_next(void)
 {
     take_scene();
@@ -53,10 +59,8 @@ KEEP void render_next(void)
 
 static void *reads(void *unused)
 {
-    for (;;) {
-        read_scene();
-        put_scene();
-    }
+    for (;;)
+        read_next();
     return unused;
 }
 

@@ -238,8 +238,9 @@ impl StageTimes {
             return Some(false);
         }
         let [apart, within] = [self.work + self.waiting(), self.work].map(|sum| Fit::of(sum).error());
-        let is_unclear = self.waiting() > SMALL_SHARE && (apart - within).abs() < ERRORS_DIFFER;
-        (!is_unclear).then_some(within < apart)
+        let is_clear = (apart - within).abs() >= ERRORS_DIFFER;
+        let matters = self.waiting() > SMALL_SHARE;
+        (is_clear || !matters).then_some(is_clear && within < apart)
     }
 
     /// `is_end`: whether it is the first stage, which takes nothing, and the last one, which sends nothing.
