@@ -128,7 +128,7 @@ pub use fit::{
 pub use function::{FUNCTIONS, FormulaFunction};
 pub use graph::{Graph, GraphNode, Named, SharedProbe, graph};
 pub use ids::{DecisionId, ProbeId, RuleId};
-pub use library::{is_loaded, library, models, shipped, shipped_text};
+pub use library::{is_built_in, is_loaded, library, models, shipped, shipped_text};
 pub use measure::{Measure, MeasureKind, Scope};
 pub use page::page;
 pub use plan::{

@@ -25,6 +25,11 @@ pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
 }
 
+/// Whether a rule is one of them, which sessions load by default.
+pub fn is_built_in(name: &str) -> bool {
+    LIBRARY.iter().any(|(known, _)| *known == name)
+}
+
 /// Rules for sessions without the right to probe, each with the rule that it replaces: it derives from /proc
 /// what the other observes in calls.
 const WITHOUT_PROBES: &[(&str, &str)] = &[

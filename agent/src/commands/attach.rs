@@ -379,8 +379,9 @@ fn closer() -> Closer {
 /// Of the rules that never apply, those that the user supplied. For the others this is reported with their
 /// findings, because most of them do not concern the program.
 fn shown_at_once(never_applying: Vec<String>) -> impl Iterator<Item = String> {
-    let is_shipped = |rule: &String| rules::library().iter().any(|(name, _)| name == rule);
-    never_applying.into_iter().filter(move |rule| !is_shipped(rule))
+    never_applying
+        .into_iter()
+        .filter(|rule| !rules::is_built_in(rule))
 }
 
 fn only_advises(rule: impl std::fmt::Display) -> String {

@@ -347,9 +347,8 @@ impl RuleBook {
                 .probes
                 .iter()
                 .any(|probe| probe.wanted.contains(&number));
-            let is_built_in = rules::library().iter().any(|(built_in, _)| *built_in == rule);
             let near = suggestion(recorded(), &name);
-            (!is_there && !is_built_in)
+            (!is_there && !rules::is_built_in(rule))
                 .then(|| (rule.to_owned(), format!("{name} is not in the recording{near}")))
         };
         self.selector().into_iter().filter_map(missing).collect()

@@ -5,8 +5,9 @@ use std::time::Duration;
 use profile::Snapshot;
 use profile::cost::{CostView, Slowdown, TOO_MUCH, WindowsView};
 use profile::format::{bytes, percent, plural};
+use rules::is_built_in;
 
-use super::{none::is_built_in, parts};
+use super::parts;
 
 /// In a shorter session the functions that are probed at its start may cost more than the budget.
 const BUDGET_HOLDS: Duration = Duration::from_secs(60);

@@ -117,7 +117,7 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
 fn waiting_lines(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
     let has_acted = |rule: &RuleView| snapshot.changes.iter().any(|change| change.rule == rule.name);
-    let is_chosen = |rule: &RuleView| rule.is_named || !none::is_built_in(&rule.name);
+    let is_chosen = |rule: &RuleView| rule.is_named || !rules::is_built_in(&rule.name);
     let is_waiting =
         |rule: &RuleView| is_chosen(rule) && !has_acted(rule) || rule.standing == Standing::GivesWay;
     let mut reported = BTreeSet::new();

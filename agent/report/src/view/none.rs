@@ -98,15 +98,11 @@ fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> b
     // chosen them.
     let mut reported = BTreeSet::new();
     let are_chosen = all <= FINDINGS_SHOWN;
-    let is_shown = |rule: &&RuleView| is_verbose || are_chosen || rule.is_named || !is_built_in(&rule.name);
+    let is_shown =
+        |rule: &&RuleView| is_verbose || are_chosen || rule.is_named || !rules::is_built_in(&rule.name);
     let states = shown_rules(snapshot).filter(is_shown);
     let states = states.filter(|rule| is_one(rule) && reported.insert((&rule.name, &rule.state)));
     states.map(state_line).collect()
-}
-
-/// Whether a rule is loaded by default.
-pub(super) fn is_built_in(rule: &str) -> bool {
-    rules::library().iter().any(|(name, _)| *name == rule)
 }
 
 /// The rules with a state to show. When a program ends, no process runs until the end of the last window, so

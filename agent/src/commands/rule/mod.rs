@@ -31,27 +31,22 @@ pub(super) fn run(command: &RuleCommand) -> CommandResult {
 fn list(json: bool) -> CommandResult {
     let checked =
         rules::shipped().filter_map(|(name, text)| Some((name, rules::CheckedRule::from_source(text).ok()?)));
-    let acts = |rule: &rules::CheckedRule| {
-        let plan = rule.plan();
-        !plan.variables.is_empty() || !plan.actions.is_empty()
-    };
-    let is_loaded = |name: &str| rules::library().iter().any(|(known, _)| *known == name);
     if json {
         let row = |(name, rule): (&str, rules::CheckedRule)| {
             serde_json::json!({
                 "name": name,
                 "about": rule.about(),
-                "acts": acts(&rule),
+                "acts": rule.acts(),
                 "must_be_named": rule.must_be_named(),
-                "loaded": is_loaded(name),
+                "loaded": rules::is_built_in(name),
             })
         };
         return super::print_json(&checked.map(row).collect::<Vec<_>>());
     }
-    let (loaded, others): (Vec<_>, Vec<_>) = checked.partition(|(name, _)| is_loaded(name));
+    let (loaded, others): (Vec<_>, Vec<_>) = checked.partition(|(name, _)| rules::is_built_in(name));
     say!("{:<24} {:<9} about", "rule", "acts");
     let row = |(name, rule): &(&str, rules::CheckedRule)| {
-        let when = match (acts(rule), rule.must_be_named()) {
+        let when = match (rule.acts(), rule.must_be_named()) {
             (false, _) => "never",
             (true, false) => "--apply",
             (true, true) => "if named",
