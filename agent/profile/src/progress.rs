@@ -97,7 +97,7 @@ impl LoopProgress {
             self.steps = StepProgress::default();
             self.steps.observe(first_ns, of.before(), total);
         }
-        let waited = now_ns.saturating_sub(newest_ns) as f64 / of.overall().mean_ns();
+        let waited = now_ns.saturating_sub(newest_ns) as f64 / of.mean_ns();
         let is_late = waited > 2.0;
         self.stands = waited > STANDS_ITERATIONS;
         let at_ns = if is_late { now_ns } else { newest_ns };

@@ -182,8 +182,7 @@ impl JobCalls<'_> {
             .filter(|(_, member)| member.mpi.is_some())
             .map(|(process, _)| {
                 let iterations = process.iterations()?;
-                Some(iterations.useful()? * iterations.overall().mean_ns())
-                    .filter(|_| iterations.overall().count > 0)
+                Some(iterations.useful()? * iterations.mean_ns()).filter(|_| iterations.overall().count > 0)
             });
         efficiencies.useful_ns = useful.sum();
         let now = efficiencies
@@ -250,7 +249,7 @@ impl JobCalls<'_> {
             rank: process.rank,
             calls: iterations.calls,
             count: iterations.overall().count,
-            mean_ns: iterations.overall().mean_ns(),
+            mean_ns: iterations.mean_ns(),
             of_late_ns: iterations.recent_ns().filter(|_| !is_over),
             change: iterations.change(),
             is_over,

@@ -30,10 +30,7 @@ impl Engine {
                         (Standing::NoValue, not_evaluated(&absent.join("; ")))
                     }
                     (Standing::Waiting, why) if running.closed == 0 => match running.boundary_not_hit() {
-                        Some(probe) => (
-                            Standing::Waiting,
-                            format!("{why}: its boundary `{probe}` was not hit"),
-                        ),
+                        Some(missing) => (Standing::Waiting, format!("{why}: {missing}")),
                         None => (Standing::Waiting, why),
                     },
                     (Standing::NoValue, _) if running.matches_no_process() => {
@@ -179,15 +176,23 @@ impl Running {
         self.closed > 0 && !self.had_processes && self.left_out.is_empty()
     }
 
-    /// The probe of a boundary without which no window of the rule can close, if it was not hit.
-    fn boundary_not_hit(&self) -> Option<&str> {
+    /// The boundary without which no window of the rule can close, if it was not hit, and why.
+    fn boundary_not_hit(&self) -> Option<String> {
         let boundaries = self.rule.windows.iter().filter_map(Window::boundaries);
         let probes = boundaries
             .flat_map(|of| [of.begins_at(), of.closes_at()])
             .flatten();
         let mut missing = probes.filter(|probe| self.was_hit.get(*probe) == Some(&false));
         let probe = self.rule.probes.get(missing.next()?)?;
-        Some(&probe.name)
+        let has_process = self.roles.get(probe.role).is_some_and(|of| !of.is_empty());
+        let role = self.rule.roles.get(probe.role).filter(|_| !has_process);
+        Some(match role {
+            Some(role) => format!(
+                "no process has the role `{}` of its boundary `{}`",
+                role.name, probe.name
+            ),
+            None => format!("its boundary `{}` was not hit", probe.name),
+        })
     }
 
     /// Why a rule for other programs has no value.

@@ -1,7 +1,7 @@
 //! The iterations of a loop: how long they take, how that changes over the run, and the share of their time
 //! outside MPI.
 
-use std::{collections::VecDeque, ops::Range};
+use std::{collections::VecDeque, mem, ops::Range};
 
 use abi::Call;
 use rules::period::Loop;
@@ -70,6 +70,45 @@ impl Pace {
 /// a program that shares its CPUs may run several times as fast or as slow while the probes are attached.
 const SETTLE_NS: u64 = 1_000_000_000;
 
+/// Calls and time of a loop whose functions are sampled, in windows from their begin to their end. The iterations
+/// that a window contains completely are shorter than the mean: its end cuts more of the long ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct WatchedTime {
+    /// Calls up to the newest begin of an iteration, and their time in nanoseconds.
+    calls: u64,
+    ns: u64,
+    /// The same since then.
+    newer_calls: u64,
+    newer_ns: u64,
+    /// From here on time is not added yet; `None` between two windows.
+    since_ns: Option<u64>,
+    /// A window has ended.
+    has_gaps: bool,
+}
+
+impl WatchedTime {
+    fn since(at_ns: u64) -> WatchedTime {
+        WatchedTime {
+            since_ns: Some(at_ns),
+            ..WatchedTime::default()
+        }
+    }
+
+    fn elapse(&mut self, until_ns: u64) {
+        if let Some(since_ns) = &mut self.since_ns {
+            self.newer_ns += until_ns.saturating_sub(*since_ns);
+            *since_ns = until_ns.max(*since_ns);
+        }
+    }
+
+    /// An iteration begins: what came before it belongs to the loop, which the program might have left.
+    fn begin(&mut self, at_ns: u64) {
+        self.elapse(at_ns);
+        self.calls += mem::take(&mut self.newer_calls);
+        self.ns += mem::take(&mut self.newer_ns);
+    }
+}
+
 /// The iterations of one loop in one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Iterations {
@@ -83,6 +122,8 @@ pub struct Iterations {
     recent: VecDeque<CallBegin>,
     /// The current iteration was observed from its begin.
     is_complete: bool,
+    /// `None` before the first begin, and once calls were missed at an unknown time.
+    watched: Option<WatchedTime>,
     overall: Pace,
     parts: Vec<Pace>,
     /// Time of a part, in nanoseconds.
@@ -127,13 +168,28 @@ impl Iterations {
     /// Iterations that ended so far. Those in gaps are estimated by their time; `None` before the first end.
     pub fn done(&self) -> Option<f64> {
         let overall = self.overall();
-        (overall.count > 0).then(|| self.before + (self.elapsed_ns() as f64 / overall.mean_ns()).round())
+        (overall.count > 0).then(|| self.before + (self.elapsed_ns() as f64 / self.mean_ns()).round())
+    }
+
+    /// The mean time of an iteration. If calls are sampled, it is estimated by the calls in the windows.
+    pub fn mean_ns(&self) -> f64 {
+        let watched = self.watched.as_ref();
+        match watched.filter(|watched| watched.has_gaps && watched.calls > 0) {
+            Some(watched) => watched.ns as f64 / watched.calls as f64 * self.calls,
+            None => self.overall.mean_ns(),
+        }
     }
 
     /// An iteration begins and the previous one ends. Returns the time range of the previous one, if it was
     /// observed completely.
     pub fn begin(&mut self, mark: CallBegin) -> Option<Range<u64>> {
-        self.first.get_or_insert(mark);
+        if self.first.is_none() {
+            self.first = Some(mark);
+            self.watched = Some(WatchedTime::since(mark.at_ns));
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.begin(mark.at_ns);
+        }
         let before = self.recent.back().copied().filter(|_| self.is_complete);
         if let Some(before) = before {
             let one = Pace {
@@ -155,9 +211,37 @@ impl Iterations {
         before.map(|before| before.at_ns..mark.at_ns)
     }
 
+    /// The thread makes a call, possibly that which begins an iteration.
+    pub fn call(&mut self) {
+        let watched = self.watched.as_mut();
+        if let Some(watched) = watched.filter(|watched| watched.since_ns.is_some()) {
+            watched.newer_calls += 1;
+        }
+    }
+
     /// Calls were missed, and possibly begins of iterations with them.
     pub fn gap(&mut self) {
         self.is_complete = false;
+        self.watched = self.watched.take().filter(|watched| watched.since_ns.is_none());
+    }
+
+    /// A sampling window ends, possibly inside a call: calls are missed from here on.
+    pub fn shut(&mut self, at_ns: u64, is_inside: bool) {
+        if is_inside {
+            self.call();
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.elapse(at_ns);
+            (watched.since_ns, watched.has_gaps) = (None, true);
+        }
+    }
+
+    /// A sampling window begins: calls before it were missed.
+    pub fn open(&mut self, at_ns: u64) {
+        self.gap();
+        if let Some(watched) = &mut self.watched {
+            watched.since_ns = Some(at_ns);
+        }
     }
 
     fn enter(&mut self, one: Pace) {

@@ -17,7 +17,7 @@ mod teams;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
 };
 
@@ -161,6 +161,27 @@ impl Sequence {
         self.threads.values_mut().for_each(Thread::gap);
     }
 
+    /// A sampling window ends: calls are not recorded from here on, nor is one in which a thread is.
+    pub fn shut(&mut self, at_ns: u64, is_inside: bool) {
+        let main = self.main_thread();
+        for thread in self.threads.values_mut() {
+            let is_inside = is_inside && Some(thread.number) == main;
+            if let Some(current) = &mut thread.current {
+                current.shut(at_ns, is_inside);
+            }
+        }
+    }
+
+    /// A sampling window begins: calls before it were not recorded.
+    pub fn open(&mut self, at_ns: u64) {
+        for thread in self.threads.values_mut() {
+            thread.forget();
+            if let Some(current) = &mut thread.current {
+                current.open(at_ns);
+            }
+        }
+    }
+
     /// Skips calls up to this number, because calls between them were not recorded.
     pub fn pass(&mut self, next: u64) {
         self.next = self.next.max(next);
@@ -188,7 +209,7 @@ impl Sequence {
             thread: thread.number,
             of: LoopSeen {
                 ordinal: thread.loops,
-                length_ns: current.overall().mean_ns() as u64,
+                length_ns: current.mean_ns() as u64,
             },
             begin_ns: current.open_since_ns()?,
             last_end_ns: thread.last_end_ns,
@@ -271,6 +292,9 @@ impl Thread {
         if self.detector.push(way_to(call)) {
             self.begin(mark);
         }
+        if let Some(current) = &mut self.current {
+            current.call();
+        }
     }
 
     /// An iteration of the current loop begins.
@@ -283,9 +307,14 @@ impl Thread {
         }));
     }
 
-    fn gap(&mut self) {
+    /// Calls of other iterations come next.
+    fn forget(&mut self) {
         self.marks.clear();
         self.detector.gap();
+    }
+
+    fn gap(&mut self) {
+        self.forget();
         if let Some(current) = &mut self.current {
             current.gap();
         }
@@ -333,10 +362,13 @@ impl Thread {
                 }
                 self.current = Some(current);
                 self.loops += 1;
-                for ago in ago {
-                    let mark = newest.checked_sub(ago).and_then(|at| self.marks.get(at));
-                    if let Some(mark) = mark.copied() {
-                        self.begin(mark);
+                let begins: BTreeSet<usize> = ago.iter().filter_map(|ago| newest.checked_sub(*ago)).collect();
+                for at in begins.first().copied().unwrap_or(usize::MAX)..self.marks.len() {
+                    if begins.contains(&at) {
+                        self.begin(self.marks[at]);
+                    }
+                    if let Some(current) = &mut self.current {
+                        current.call();
                     }
                 }
                 // That was an inner loop, found first.

@@ -89,6 +89,48 @@ fn calls_that_were_overwritten_are_counted_and_leave_the_useful_share_exact() {
     assert!(iterations.overall().count < 99 && iterations.overall().count > 80);
 }
 
+/// The ends of windows cut more of the long iterations than of the short ones.
+#[test]
+fn iterations_that_are_seen_in_windows_have_the_mean_time_of_all() {
+    let mut program = Program::new();
+    let mut random = 1_u32;
+    for _ in 0..10_000 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // One in five is thirty times as long as the others.
+        let ms = if (random >> 16).is_multiple_of(5) { 30 } else { 1 };
+        program.call(1, ms * 700_000, ms * 300_000);
+    }
+    let mean_ns = (program.now_ns - 1_000) as f64 / 10_000.0;
+    let mut sequence = Sequence::default();
+    let (mut calls, mut now_ns) = (program.calls.iter().flatten().copied().peekable(), 0);
+    // Windows of 40 ms, a tenth of the time.
+    while calls.peek().is_some() {
+        let until_ns = now_ns + 40_000_000;
+        let mut recorded = Vec::new();
+        let mut is_inside = false;
+        while let Some(call) = calls.next_if(|call| call.entered_ns < now_ns + 400_000_000) {
+            let ended_ns = call.entered_ns + call.duration_ns;
+            is_inside |= (call.entered_ns..ended_ns).contains(&until_ns);
+            if call.entered_ns >= now_ns && ended_ns <= until_ns {
+                recorded.push(Some(call));
+            }
+        }
+        sequence.open(now_ns);
+        sequence.take(recorded, 0, |_| true);
+        sequence.look(until_ns, &mut { usize::MAX });
+        sequence.shut(until_ns, is_inside);
+        now_ns += 400_000_000;
+    }
+    let iterations = sequence.current().unwrap();
+    let ratio = |ns: f64| ns / mean_ns;
+    assert!(ratio(iterations.overall().mean_ns()) < 0.85, "{iterations:?}");
+    assert!(
+        (ratio(iterations.mean_ns()) - 1.0).abs() < 0.05,
+        "{} of {mean_ns}",
+        iterations.mean_ns()
+    );
+}
+
 #[test]
 fn a_pace_that_changes_over_the_run_is_reported() {
     let mut program = Program::new();

@@ -64,6 +64,8 @@ pub struct ProcessWindow {
     pub inside_ns: u64,
     /// The part of `inside_ns` spent waiting for a CPU.
     pub waited_ns: u64,
+    /// At its end a thread was inside the library.
+    pub ends_inside: bool,
 }
 
 /// The part of the CPU time of windows that was spent inside the library.

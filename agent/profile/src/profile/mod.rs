@@ -168,9 +168,12 @@ impl Profile {
     }
 
     /// These functions are not watched from the last reading on; `windows` has the data of each process in
-    /// the window that ended.
-    pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<ProcessWindow>) {
+    /// the window that ended. `cuts_sequence` is whether calls of loops are among them.
+    pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<ProcessWindow>, cuts_sequence: bool) {
         for (process, window) in self.processes.iter_mut().zip(windows) {
+            if cuts_sequence {
+                process.sequence.shut(self.read_ns, window.ends_inside);
+            }
             let last = process.last().filter(|_| !process.ended);
             let last = last.map(|last| (last.moment(), last.counted.clone(), last.open.clone()));
             if let Some((at, counted, open)) = last {
@@ -184,7 +187,7 @@ impl Profile {
     pub fn end_gap(&mut self, cuts_sequence: bool) {
         for process in self.processes.iter_mut().filter(|process| !process.ended) {
             if cuts_sequence {
-                process.sequence.gap();
+                process.sequence.open(self.read_ns);
             }
             if let Some(last) = process.last().map(|last| (last.moment(), last.counted.clone())) {
                 process.unwatched.open(last.0, &last.1);
@@ -228,6 +231,7 @@ impl Metered {
         let mut window = ProcessWindow {
             length: last.moment().since(since),
             threads: last.callers.max(1),
+            ends_inside: last.open.iter().any(|(probe, _)| is_of_mpi(*probe as usize)),
             ..ProcessWindow::default()
         };
         for (probe, totals) in last.counted.iter().enumerate() {

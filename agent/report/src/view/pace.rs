@@ -186,11 +186,9 @@ fn step_line(
         StepTime::Recent(ns) => format!("{takes} {about}{}", duration(ns)),
         StepTime::Mean(ns) => {
             let beside = iteration.span().map_or("", beside);
-            // What a step takes in the rest of the time is not known.
-            let watched = if is_sampled { " while it was watched" } else { "" };
             match beside == parts::STRADDLES {
                 true => "has no mean time: tuneagent changed the program meanwhile".to_owned(),
-                false => format!("{takes} {} on average{watched}{beside}", duration(ns)),
+                false => format!("{takes} {about}{} on average{beside}", duration(ns)),
             }
         }
         StepTime::Around { before_ns, after_ns } => {

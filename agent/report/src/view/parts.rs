@@ -394,7 +394,7 @@ mod tests {
                     "MPI_Send                   380     47 %  in ?",
                     "(point to point, sampled 38 % of the time: 36.2 MiB in all,",
                     "sizes of 380 of ~1 000 messages sent",
-                    "on average while it was watched   (27 steps in sampling windows, 3 MPI calls each)",
+                    "on average   (27 steps in sampling windows, 3 MPI calls each)",
                 ],
                 &[],
             ),
@@ -411,7 +411,7 @@ mod tests {
             (
                 of_regions(None),
                 &[
-                    " one step of the detected loop took 110 ms on average while it was watched   (27 steps in sampling windows, the last at 1.01 s, ",
+                    " one step of the detected loop took ~110 ms on average   (27 steps in sampling windows, the last at 1.01 s, ",
                     " ~606 parallel regions/s   inside them 90 % of the time, outside 10 %   (measured in 10 % of the time, the last at 1.01 s)",
                     "GOMP_parallel              380     69 %  in ?",
                     "GOMP_parallel              606         -        -    counted 10 % of the time",
@@ -421,7 +421,7 @@ mod tests {
             (
                 of_regions(Some(4)),
                 &[
-                    " 110 ms on average while it was watched   (27 steps in sampling windows, the last at 1.01 s, before the changes, ",
+                    " ~110 ms on average   (27 steps in sampling windows, the last at 1.01 s, before the changes, ",
                     "(measured in 10 % of the time, the last at 1.01 s, before the changes)",
                     " the figures below cover the time before and after the changes, except steps and regions",
                 ],

@@ -176,7 +176,7 @@ fn parallel_regions_are_shown_as_in_the_session_with_the_time_until_which_they_w
     let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
     let lines = report::view::closing(&snapshot, false).join("\n");
     for part in [
-        " one step of the detected loop took 353 us on average while it was watched   (587 steps in sampling windows, the last at 210 ms, ",
+        " one step of the detected loop took ~353 us on average   (587 steps in sampling windows, the last at 210 ms, ",
         " parallel regions (probed too rarely to know their rate):   inside them 96 % of the time, outside 4 %   (measured in ",
     ] {
         assert!(lines.contains(part), "{part:?} is missing:\n{lines}");

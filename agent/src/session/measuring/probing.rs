@@ -223,7 +223,8 @@ impl Measuring {
         let is_of_mpi = |probe: usize| probes.get(probe).is_some_and(|probe| probe.mpi.is_some());
         let windows = self.profile.windows(&prices.collect(), is_of_mpi);
         self.probes.shut(sampled);
-        self.profile.begin_gap(sampled, windows);
+        self.profile
+            .begin_gap(sampled, windows, self.budget.sampling.cuts_sequence);
     }
 
     /// Keeps the cost of counting for rules within the budget.

@@ -158,6 +158,28 @@ fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked
 }
 
 #[test]
+fn a_rule_whose_boundary_no_process_can_hit_says_that() {
+    let source = "\
+rule: master
+about: steps of a master
+roles: {master: rank == 7}
+probes:
+  begin: {role: master, entry: step}
+windows:
+  step: {from: begin, to: begin}
+metrics:
+  steps: count(begin)
+tune:
+  - {when: steps > 1, finding: 'slow'}
+";
+    let farm = Farm::new(source, 1);
+    assert_eq!(
+        farm.engine.status().remove(0).why,
+        "the first window has not closed: no process has the role `master` of its boundary `begin`"
+    );
+}
+
+#[test]
 fn a_window_that_begins_and_ends_at_one_probe_closes_at_each_hit_of_it() {
     let source = "\
 rule: steps

@@ -27,7 +27,7 @@ fn watched() -> Profile {
 /// Begins a gap of functions without a price.
 fn begin_gap(profile: &mut Profile) {
     let windows = profile.windows(&BTreeMap::new(), |_| true);
-    profile.begin_gap(&[0].into(), windows);
+    profile.begin_gap(&[0].into(), windows, true);
 }
 
 fn estimate(process: &Metered) -> Option<crate::cost::Estimate> {
