@@ -8,7 +8,7 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::wait::wait_until;
-use tuneagent_e2e::{Outcome, each, family, programs, require};
+use tuneagent_e2e::{Outcome, each, family, programs, require, wheels};
 
 use crate::expected::{SOON, counts, start_busywork, start_pingpong, text_file, with_folder};
 use crate::iterations::wait_for_report;
@@ -65,6 +65,34 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
         assert!(agent.lines.text().contains(&reported), "{}", agent.lines.text());
     }
     Ok(())
+}
+
+/// Python loads libraries when it imports them, on a busy machine seconds after its start.
+#[test]
+fn a_process_that_loads_a_library_of_a_rule_after_the_attach_joins_the_rule() -> Outcome {
+    let _machine = require!(shared: Root, PythonWheels);
+    let python = wheels::PYTHON.file().ok_or("NumPy is not there")?;
+    let text = "import os, runpy, sys, time\nprint('{\"event\":\"started\"}', flush=True)\n\
+                while not os.path.exists(sys.argv[1] + '/load'): time.sleep(0.05)\nrunpy.run_path(sys.argv[3])";
+    let products = programs::source("products.py");
+    let job = Job::alone(&python, |folder| {
+        let (folder, products) = (folder.to_string_lossy(), products.to_string_lossy());
+        ["-c", text, &folder, "64", &products].map(str::to_owned).to_vec()
+    })?;
+    job.events("started", 1, SOON)?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
+    job.open("load")?;
+    job.events("ready", 1, SOON)?;
+    agent
+        .lines
+        .wait_for_line("has loaded libraries for the rule blas-threads after", SOON)?;
+    agent.lines.wait_for_line(") joined", SOON)?;
+    wait_for_report(&agent, |now| {
+        let mut rules = each(&now["rules"]).filter(|rule| rule["name"] == "blas-threads");
+        rules.any(|rule| !rule["state"].to_string().contains("not for this program"))
+    })?;
+    agent.stop()?;
+    job.open("end")
 }
 
 #[test]

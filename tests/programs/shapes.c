@@ -9,7 +9,7 @@
  * Compute times are slept. As root it has real-time priority, so that times are nearly exact on a busy machine. Prints
  * {"event":"ready"}, and {"event":"team",...} when the team has another size than before, with the value of
  * omp_get_max_threads; ends once DIRECTORY/stop exists, or after as many iterations as the environment's LIMIT says, and
- * prints {"event":"end",...} with its run time and a sum over all iterations, which does not depend on the teams. */
+ * prints {"event":"end",...} with its run time, its iterations and a sum over them, which does not depend on the teams. */
 #include "gates.h"
 
 #include <limits.h>
@@ -38,13 +38,13 @@ int main(int argc, char **argv)
     double share = inner > 0 ? 0.5 : 1;
     int team = 0, last = 0;
     const char *limit = getenv("LIMIT");
-    long iterations = limit ? atol(limit) : LONG_MAX, sum = 0;
+    long iterations = limit ? atol(limit) : LONG_MAX, iteration = 0, sum = 0;
     struct timespec since, now;
     sched_setscheduler(0, SCHED_FIFO, &lowest);
     printf("{\"event\":\"ready\"}\n");
     fflush(stdout);
     clock_gettime(CLOCK_MONOTONIC, &since);
-    for (long iteration = 0; iteration < iterations && !exists(argv[1], "stop"); iteration++) {
+    for (; iteration < iterations && !exists(argv[1], "stop"); iteration++) {
         int threads = atoi(argv[8 + iteration / atol(argv[7]) % (argc - 8)]);
         if (threads > 0)
             omp_set_num_threads(threads);
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
         }
     }
     clock_gettime(CLOCK_MONOTONIC, &now);
-    printf("{\"event\":\"end\",\"seconds\":%.6f,\"sum\":%ld}\n",
-           (double)(now.tv_sec - since.tv_sec) + (double)(now.tv_nsec - since.tv_nsec) / 1e9, sum);
+    printf("{\"event\":\"end\",\"seconds\":%.6f,\"iterations\":%ld,\"sum\":%ld}\n",
+           (double)(now.tv_sec - since.tv_sec) + (double)(now.tv_nsec - since.tv_nsec) / 1e9, iteration, sum);
     return 0;
 }

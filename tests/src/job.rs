@@ -256,14 +256,8 @@ impl Job {
 
     /// Waits for `count` JSON lines with this "event" and returns them in rank order.
     pub fn events(&self, event: &str, count: usize, within: Duration) -> Outcome<Vec<Value>> {
-        let what = format!("{count} lines with the event '{event}' from {}", self.command);
-        let mut found = self.lines.wait_for(&what, within, |lines| {
-            let parsed = lines
-                .iter()
-                .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
-            let matching: Vec<Value> = parsed.filter(|value| value["event"] == event).collect();
-            (matching.len() >= count).then_some(matching)
-        })?;
+        let found = self.lines.events(event, count, within);
+        let mut found = found.context(&self.command)?;
         found.sort_by_key(|value| value["rank"].as_u64());
         Ok(found)
     }

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::problem::Context;
 use crate::{Outcome, Problem};
 
@@ -149,6 +151,21 @@ impl Lines {
     pub fn wait_for_line(&self, part: &str, within: Duration) -> Outcome<Line> {
         let find = |lines: &[Line]| lines.iter().find(|line| line.text.contains(part)).cloned();
         self.wait_for(&format!("a line with '{part}'"), within, find)
+    }
+
+    /// Waits for this many lines of JSON with the event.
+    pub fn events(&self, event: &str, count: usize, within: Duration) -> Outcome<Vec<Value>> {
+        self.wait_for(
+            &format!("{count} lines with the event '{event}'"),
+            within,
+            |lines| {
+                let parsed = lines
+                    .iter()
+                    .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+                let matching: Vec<Value> = parsed.filter(|value| value["event"] == event).collect();
+                (matching.len() >= count).then_some(matching)
+            },
+        )
     }
 
     /// Whether all streams have ended, so that no more lines follow.

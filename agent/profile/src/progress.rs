@@ -419,11 +419,11 @@ mod tests {
         let mut steps = LoopProgress::default();
         let view = |steps: &LoopProgress, is_from_start| steps.view(100.0, is_from_start);
         assert_eq!(view(&steps, true).eta, Err(WithoutEta::NoLoop));
-        let mut inner = Iterations::new(1.0, 3);
+        let mut inner = Iterations::new(1.0);
         (0..50).for_each(|number| _ = inner.begin(at(number * SECOND / 10)));
         steps.observe(&inner, 5 * SECOND, 100.0);
         // The outer loop begins with the first iteration of the inner one; an iteration takes 2 s.
-        let mut outer = Iterations::new(20.0, 3);
+        let mut outer = Iterations::new(20.0);
         (0..=40).for_each(|number| {
             outer.begin(at(2 * number * SECOND));
             steps.observe(&outer, (2 * number + 1) * SECOND, 100.0);
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn iterations_of_gaps_and_of_before_the_window_are_estimated() {
-        let mut iterations = Iterations::new(10.0, 3);
+        let mut iterations = Iterations::new(10.0);
         iterations.begin_after(70.0);
         iterations.begin(at(1_000));
         iterations.begin(at(2_000));

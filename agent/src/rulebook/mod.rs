@@ -257,6 +257,15 @@ impl RuleBook {
         probe_requests::facts_by(member, symbols, |name| self.variables.has(member, name))
     }
 
+    /// The rules in which a process has a role `now`, and had none `before`.
+    pub(crate) fn gained(&self, before: &Member, now: &Member) -> Vec<String> {
+        let (before, now) = (self.facts_of(before), self.facts_of(now));
+        let rules = self.engine.rules().map(|(_, rule, _)| rule);
+        let gained =
+            rules.filter(|rule| rule.roles_of(&before).is_empty() && !rule.roles_of(&now).is_empty());
+        gained.map(|rule| rule.name().to_owned()).collect()
+    }
+
     /// Stores the states of switched probes.
     pub(crate) fn switch_probes(&mut self, switches: &[ProbeSwitch]) {
         switches.iter().for_each(|switch| self.switches.set(*switch));

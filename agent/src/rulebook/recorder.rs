@@ -201,7 +201,7 @@ impl Recorder {
             sum_ns: overall.sum_ns,
             elapsed_ns: if knows_mpi { iterations.elapsed_ns() } else { 0 },
             mpi_ns: if knows_mpi { iterations.mpi_ns() } else { 0 },
-            calls_per_1000: (iterations.calls * 1e3).round() as u64,
+            calls_per_1000: (iterations.calls() * 1e3).round() as u64,
         });
     }
 

@@ -247,7 +247,7 @@ impl JobCalls<'_> {
         let before = process.sequence.before();
         Some(IterationView {
             rank: process.rank,
-            calls: iterations.calls,
+            calls: iterations.calls(),
             count: iterations.overall().count,
             mean_ns: iterations.mean_ns(),
             of_late_ns: iterations.recent_ns().filter(|_| !is_over),
@@ -255,7 +255,7 @@ impl JobCalls<'_> {
             is_over,
             begins_at: None,
             before: before.map(|before| LeftLoop {
-                calls: before.calls,
+                calls: before.calls(),
                 from: since_armed(before.first_ns().unwrap_or_default()),
                 pace: view(&before.overall()),
             }),

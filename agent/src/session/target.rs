@@ -23,6 +23,9 @@ use crate::{exit::Failure, rulebook::Time};
 /// Data of processes that have not joined yet, by process id.
 pub(super) type Read = BTreeMap<i32, Member>;
 
+/// The rules that a process gains from one state to another.
+pub(super) type Gained<'a> = &'a dyn Fn(&Member, &Member) -> Vec<String>;
+
 /// A process of the command that started or ended.
 pub(super) enum Arrival {
     Came(u32, Box<Member>),
@@ -103,9 +106,13 @@ impl WatchedJob {
         match self.is_of_command() {
             true => MembersOrigin::Command,
             false => MembersOrigin::Attached {
-                has_launcher: self.job.roots.iter().any(|root| root.is_launcher),
+                has_launcher: self.has_launcher(),
             },
         }
+    }
+
+    fn has_launcher(&self) -> bool {
+        self.job.roots.iter().any(|root| root.is_launcher)
     }
 
     pub(super) fn member(&self, slot: u32) -> Option<&Member> {
@@ -163,22 +170,51 @@ impl WatchedJob {
         replaced.collect()
     }
 
-    /// Those of the given processes that have loaded their MPI.
-    pub(super) fn loaded_mpi(
+    /// Those of the given processes that have loaded their MPI, or libraries by which they gain rules: `gained`
+    /// returns the names of these.
+    pub(super) fn loaded(
         &mut self,
         those: &[MemberProcess],
         processes: &[Metered],
-        read: &mut Read,
+        (read, gained): (&mut Read, Gained<'_>),
     ) -> Vec<MemberEvent> {
-        let late = those.iter().filter_map(|process| {
+        let mut late = Vec::new();
+        for process in those {
             let running = processes.get(process.slot as usize);
-            let running = running.filter(|process| !process.ended)?;
-            let member = self.discovery.late_rank(running.pid)?;
-            let event = MemberEvent::LoadedMpi(*process, candidate(&member));
+            let Some(pid) = running
+                .filter(|process| !process.ended)
+                .map(|running| running.pid)
+            else {
+                continue;
+            };
+            let Some((member, what)) = self.loaded_by(process.slot, pid, gained) else {
+                continue;
+            };
+            late.push(MemberEvent::Loaded {
+                process: *process,
+                candidate: candidate(&member),
+                what,
+            });
             read.insert(member.process.pid.number, member);
-            Some(event)
-        });
-        late.collect()
+        }
+        late
+    }
+
+    /// What a process has loaded, in words.
+    fn loaded_by(&mut self, slot: u32, pid: i32, gained: Gained<'_>) -> Option<(Member, String)> {
+        let before = self.job.members.get(slot as usize)?;
+        if self.has_launcher() && before.rank.is_some() && before.mpi.is_none() {
+            let rank = self.discovery.late_rank(pid)?;
+            return Some((rank, "its MPI".to_owned()));
+        }
+        let now = self.discovery.with_new_libraries(before)?;
+        let what = match (before.mpi.is_none() && now.mpi.is_some(), &*gained(before, &now)) {
+            (true, _) => "its MPI".to_owned(),
+            (false, []) => return None,
+            (false, [rule]) => format!("libraries for the rule {rule}"),
+            (false, rules) => format!("libraries for the rules {}", rules.join(", ")),
+        };
+        Some((now, what))
     }
 
     pub(super) fn look_into(&mut self, process: MemberProcess, read: &mut Read) -> Option<MemberEvent> {

@@ -128,7 +128,6 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
             anchor: candidate.anchor.clone(),
             calls: regular.calls,
             most_calls: regular.most_calls,
-            iterations: candidate.segments(),
         },
         candidate.begins.clone(),
     ))

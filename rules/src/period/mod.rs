@@ -45,8 +45,6 @@ pub struct Loop {
     pub calls: f64,
     /// Maximum number of calls in an iteration of the window.
     pub most_calls: usize,
-    /// Complete iterations in the window when the loop was found.
-    pub iterations: usize,
 }
 
 /// The result of a search.

@@ -264,6 +264,20 @@ impl Discovery {
         found
     }
 
+    /// The process as it is now, if it has mapped more libraries than before and its dynamic linker is idle.
+    pub fn with_new_libraries(&mut self, before: &Member) -> Option<Member> {
+        let space = before.space_now(&self.images)?;
+        if space.modules.len() <= before.space.modules.len() || !space.is_linked() {
+            return None;
+        }
+        let mpi = self.mpi_of(&space);
+        Some(Member {
+            space,
+            mpi,
+            ..before.clone()
+        })
+    }
+
     fn rank_with_mpi(&mut self, pid: i32, used: Option<Used>) -> Option<Member> {
         let process = Process::open(pid).ok()?;
         let rank = Rank::from_environment(&process.environment().ok()?)?;

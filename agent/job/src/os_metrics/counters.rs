@@ -297,15 +297,18 @@ mod tests {
             .unwrap();
         let mut sampler = Sampler::open(child.id() as i32).unwrap();
         sampler.count_bytes(true);
-        // It may still be starting.
+        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut observed = [0; 7];
+        // It has started when it has answered. Without a CPU it may seem to sleep before.
+        std::io::Write::write_all(&mut input, b"started").unwrap();
+        output.read_exact(&mut observed).unwrap();
         let slept = wait_until("its sleep", SOON, || {
+            let is_asleep = sampler.process.stat().unwrap().state == 'S';
             sampler.sample().unwrap();
-            Ok(sampler.still > 0)
+            Ok(is_asleep && sampler.still > 0)
         });
         let before = sampler.sample().unwrap();
-        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         std::io::Write::write_all(&mut input, b"wake up").unwrap();
-        let mut observed = [0; 7];
         output.read_exact(&mut observed).unwrap();
         let woke = wait_for("its end of sleep", SOON, || {
             let now = sampler.sample().unwrap();

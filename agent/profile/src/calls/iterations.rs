@@ -3,10 +3,8 @@
 
 use std::{collections::VecDeque, mem, ops::Range};
 
-use abi::Call;
-use rules::period::Loop;
-
 use super::CallSite;
+use abi::Call;
 
 /// Number of iteration begins that are kept for the recent values.
 const RECENT: usize = 512;
@@ -112,10 +110,12 @@ impl WatchedTime {
 /// The iterations of one loop in one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Iterations {
-    /// Mean number of calls in an iteration.
-    pub calls: f64,
-    /// The number of iterations of that mean.
-    calls_of: usize,
+    /// Mean number of calls in the iterations by which the loop was found.
+    found_calls: f64,
+    /// Calls of the iterations that were observed completely.
+    calls: u64,
+    /// Calls since the newest begin.
+    newer_calls: u64,
     /// Estimated number of iterations before the first one.
     before: f64,
     first: Option<CallBegin>,
@@ -131,20 +131,20 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    /// With the mean number of calls in so many iterations.
-    pub fn new(calls: f64, calls_of: usize) -> Iterations {
+    /// Of a loop with this mean number of calls in the iterations by which it was found.
+    pub fn new(found_calls: f64) -> Iterations {
         Iterations {
-            calls,
-            calls_of,
+            found_calls,
             part_ns: PART_NS,
             ..Iterations::default()
         }
     }
 
-    /// Takes the mean number of calls from a later window, unless that has far fewer iterations: it begins after a gap.
-    pub fn still(&mut self, found: &Loop) {
-        if 2 * found.iterations >= self.calls_of {
-            (self.calls, self.calls_of) = (found.calls, self.calls_of.max(found.iterations));
+    /// Mean number of calls in an iteration.
+    pub fn calls(&self) -> f64 {
+        match self.overall.count {
+            0 => self.found_calls,
+            count => self.calls as f64 / count as f64,
         }
     }
 
@@ -175,7 +175,7 @@ impl Iterations {
     pub fn mean_ns(&self) -> f64 {
         let watched = self.watched.as_ref();
         match watched.filter(|watched| watched.has_gaps && watched.calls > 0) {
-            Some(watched) => watched.ns as f64 / watched.calls as f64 * self.calls,
+            Some(watched) => watched.ns as f64 / watched.calls as f64 * self.calls(),
             None => self.overall.mean_ns(),
         }
     }
@@ -199,7 +199,9 @@ impl Iterations {
             };
             self.overall.add(one);
             self.enter(one);
+            self.calls += self.newer_calls;
         }
+        self.newer_calls = 0;
         self.is_complete = true;
         if self.recent.len() == RECENT {
             self.recent.pop_front();
@@ -213,6 +215,7 @@ impl Iterations {
 
     /// The thread makes a call, possibly that which begins an iteration.
     pub fn call(&mut self) {
+        self.newer_calls += 1;
         let watched = self.watched.as_mut();
         if let Some(watched) = watched.filter(|watched| watched.since_ns.is_some()) {
             watched.newer_calls += 1;

@@ -341,18 +341,14 @@ impl Thread {
             Look::Left | Look::Found(_) => 0,
         };
         match look {
-            Look::Same => {
-                if let (Some(current), Some(known)) = (&mut self.current, self.detector.known()) {
-                    current.still(known);
-                }
-            }
+            Look::Same => {}
             Look::Left => self.leave(),
             Look::Found(ago) => {
                 self.leave();
                 let Some(known) = self.detector.known() else {
                     return;
                 };
-                let mut current = Iterations::new(known.calls, known.iterations);
+                let mut current = Iterations::new(known.calls);
                 let newest = self.marks.len().saturating_sub(1);
                 let begun_at = ago.iter().max().and_then(|ago| newest.checked_sub(*ago));
                 let lost = self.calls - self.marks.len() as u64;

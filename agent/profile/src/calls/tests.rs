@@ -51,7 +51,7 @@ fn iterations_are_timed_and_their_useful_share_is_exact() {
     }
     let sequence = looked_at(&program);
     let iterations = sequence.current().unwrap();
-    assert_eq!(iterations.calls, 2.0);
+    assert_eq!(iterations.calls(), 2.0);
     assert_eq!(iterations.recent_ns(), Some(500.0));
     assert_eq!(iterations.overall().count, 49);
     assert_eq!(iterations.useful(), Some(0.8));
@@ -182,7 +182,7 @@ fn of_nested_loops_that_go_fast_no_iteration_of_the_outer_one_is_lost() {
         sequence.look(looks * 1_000_000, &mut { usize::MAX });
     }
     let iterations = sequence.current().unwrap();
-    assert_eq!(iterations.calls, 41.0);
+    assert_eq!(iterations.calls(), 41.0);
     assert_eq!(iterations.overall().count, 149);
     // The inner loop, which is found first, was not left.
     assert_eq!(sequence.before(), None);
@@ -213,18 +213,29 @@ fn a_loop_that_goes_on_is_looked_at_ever_more_seldom_and_one_that_was_left_as_so
     assert_eq!(looked_at(34, &others.calls)[0], 34);
 }
 
-/// After a gap the window has few iterations, of which one may take another path.
+/// After a gap a search sees few iterations, of which one may take another path.
 #[test]
-fn the_number_of_calls_of_an_iteration_is_a_mean_over_many() {
-    let found = |calls, iterations| rules::period::Loop {
-        anchor: rules::period::Anchor::default(),
-        calls,
-        most_calls: 45,
-        iterations,
-    };
-    let mut current = Iterations::new(13.4, 300);
-    current.still(&found(15.7, 9));
-    assert_eq!(current.calls, 13.4);
-    current.still(&found(13.6, 280));
-    assert_eq!(current.calls, 13.6);
+fn the_number_of_calls_of_an_iteration_is_the_mean_over_all_that_were_seen() {
+    let mut sequence = Sequence::default();
+    let (mut program, mut random) = (Program::new(), 1_u32);
+    for _ in 0..200 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (0..12).for_each(|site| program.call(site, 300, 50));
+        let more = if (random >> 16).is_multiple_of(10) { 30 } else { 0 };
+        (0..more).for_each(|_| program.call(12, 300, 50));
+    }
+    let mean = program.calls.len() as f64 / 200.0;
+    sequence.take(std::mem::take(&mut program.calls), 0, |_| true);
+    sequence.look(1_000_000_000, &mut { usize::MAX });
+    let before = sequence.current().unwrap().calls();
+    assert!((before - mean).abs() < 0.3, "{before} of {mean}");
+    sequence.gap();
+    for more in [30, 0, 0, 0] {
+        (0..12).for_each(|site| program.call(site, 300, 50));
+        (0..more).for_each(|_| program.call(12, 300, 50));
+    }
+    sequence.take(program.calls, 0, |_| true);
+    sequence.look(60_000_000_000, &mut { usize::MAX });
+    let after = sequence.current().unwrap().calls();
+    assert!((after - mean).abs() < 0.4, "{after} of {mean}");
 }

@@ -231,8 +231,9 @@ pub(super) fn function(
             of.time_ns(index as u32)
         }
     };
-    // Calls that a library makes within itself have no time of their own.
-    let has_returned = totals.timed > 0 || totals.calls == 0;
+    // Calls that a library makes within itself have no time of their own. One that is open has; it may never return.
+    let is_open = last.open.iter().any(|(probe, _)| *probe as usize == index);
+    let has_time = totals.timed > 0 || totals.calls == 0 || is_open;
     let closed = totals.timed - earlier.timed.min(totals.timed);
     let closed_ns = totals.time_ns.saturating_sub(earlier.time_ns) as f64;
     let calls = |totals: &Totals| calls_of_program(probe, totals);
@@ -240,7 +241,7 @@ pub(super) fn function(
         name: probe.name.clone(),
         calls: calls(totals),
         nested: totals.nested + totals.calls - calls(totals),
-        time_ns: is_timed.then_some(shown_ns).filter(|ns| *ns > 0 || has_returned),
+        time_ns: is_timed.then_some(shown_ns).filter(|_| has_time),
         returned: if is_timed { totals.timed } else { 0 },
         returned_ns: if is_timed { totals.time_ns } else { 0 },
         bytes: probe.bytes_kind().map(|_| totals.bytes),

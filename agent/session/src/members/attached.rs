@@ -1,10 +1,10 @@
 //! Processes of a job to which the session attached: new ones are searched below its launcher. A process that
-//! runs another program or loads its MPI late joins again in another slot.
+//! runs another program or loads libraries late joins again in another slot.
 
 use std::path::PathBuf;
 
 use super::{
-    Members, MembersOrigin, SCAN_NS,
+    Members, MembersOrigin, SCAN_NS, SEARCHES_OLD, YOUNG_NS,
     event::{ActuatorPid, Candidate, MachineId, MemberEffect, MemberEffects, MemberNotice, MemberProcess},
     since,
 };
@@ -18,13 +18,16 @@ impl Members {
             return effects;
         }
         scan.looked = now;
+        scan.searches += 1;
+        let is_turn_of_old = scan.searches.is_multiple_of(SEARCHES_OLD);
         let has_launcher = self.origin == MembersOrigin::Attached { has_launcher: true };
-        let without_mpi = self.running(machine).filter(|(_, _, candidate)| {
-            let has_none = !candidate.has_mpi && candidate.rank.is_some();
-            has_launcher && has_none
+        let may_load = self.running(machine).filter(|(_, seat, candidate)| {
+            let lacks_mpi = has_launcher && !candidate.has_mpi && candidate.rank.is_some();
+            let is_turn = is_turn_of_old || since(now, candidate.started) < YOUNG_NS;
+            lacks_mpi || seat.is_watched && is_turn
         });
-        let without_mpi: Vec<MemberProcess> = without_mpi.map(|(process, ..)| process).collect();
-        effects.extend((!without_mpi.is_empty()).then_some(MemberEffect::CheckMpi(without_mpi)));
+        let may_load: Vec<MemberProcess> = may_load.map(|(process, ..)| process).collect();
+        effects.extend((!may_load.is_empty()).then_some(MemberEffect::CheckLibraries(may_load)));
         effects.push(MemberEffect::Scan(machine));
         effects
     }
@@ -53,20 +56,21 @@ impl Members {
         effects
     }
 
-    /// Programs may load MPI late (Python), and some ranks were still being loaded when they were read.
-    pub(super) fn loaded_mpi(
+    /// Programs may load libraries late (Python), and some were still being loaded when they were read.
+    pub(super) fn loaded(
         &mut self,
-        process: MemberProcess,
-        candidate: Candidate,
+        (process, candidate): (MemberProcess, Candidate),
+        what: String,
         now: Time,
     ) -> MemberEffects {
         let Some((rank, _)) = self.rank_and_pid(process) else {
             return MemberEffects::new();
         };
-        let notice = MemberNotice::LoadedMpi {
+        let notice = MemberNotice::Loaded {
             rank,
             pid: candidate.pid,
             after_ns: since(now, self.armed),
+            what,
         };
         self.scan(process.machine).late.push(candidate);
         self.begin_anew(process, notice)

@@ -61,8 +61,13 @@ pub enum MemberEvent {
         #[serde(with = "path")]
         program: PathBuf,
     },
-    /// A rank without MPI has loaded one.
-    LoadedMpi(MemberProcess, Candidate),
+    /// A process has loaded libraries that matter to the session.
+    Loaded {
+        process: MemberProcess,
+        candidate: Candidate,
+        /// What it has loaded, in words.
+        what: String,
+    },
     /// A young process of a command was read a second time.
     LookedInto(MemberProcess, Candidate),
     /// The answer to [`MemberEffect::Scan`]: unknown processes, each with whether it still runs.
@@ -107,8 +112,8 @@ pub enum MemberEvent {
 pub enum MemberEffect {
     /// Check whether processes that have run execute another program: [`MemberEvent::RunsAnother`].
     CheckPrograms(MachineId),
-    /// Check whether these ranks have loaded an MPI: [`MemberEvent::LoadedMpi`].
-    CheckMpi(Vec<MemberProcess>),
+    /// Check whether these processes have loaded an MPI or what rules are for: [`MemberEvent::Loaded`].
+    CheckLibraries(Vec<MemberProcess>),
     /// Read again what this process has mapped: [`MemberEvent::LookedInto`].
     LookInto(MemberProcess),
     /// Read which program the command runs.
@@ -164,12 +169,13 @@ pub enum MemberNotice {
         /// It joins again only once it has MPI.
         needs_mpi: bool,
     },
-    /// A rank has loaded its MPI.
-    LoadedMpi {
+    /// A process has loaded libraries that matter to the session.
+    Loaded {
         rank: Option<u32>,
         pid: ActuatorPid,
         /// Nanoseconds since the probes were armed.
         after_ns: u64,
+        what: String,
     },
     /// Something is not measured.
     Missing(String),
@@ -197,9 +203,14 @@ impl fmt::Display for MemberNotice {
                     false => "soon",
                 },
             ),
-            MemberNotice::LoadedMpi { rank, pid, after_ns } => write!(
+            MemberNotice::Loaded {
+                rank,
+                pid,
+                after_ns,
+                what,
+            } => write!(
                 f,
-                "{} (pid {pid}) has loaded its MPI after {}: what it did before has its own entry",
+                "{} (pid {pid}) has loaded {what} after {}: what it did before has its own entry",
                 who(*rank),
                 duration(*after_ns as f64),
             ),

@@ -1,4 +1,4 @@
-//! The members of the job: processes that join, end, run another program or load their MPI late; when /proc
+//! The members of the job: processes that join, end, run another program or load libraries late; when /proc
 //! is read, and to which processes probes are attached. A pure state machine like [`super::changes`]: events
 //! carry what was read, time is an argument, effects are values.
 //!
@@ -36,6 +36,10 @@ pub const BEGIN_SCAN_NS: u64 = 100_000_000;
 /// How long after its start a program counts as beginning: by then it has mapped its libraries.
 const BEGIN_NS: u64 = 2_000_000_000;
 
+/// The libraries of a process that is older than [`YOUNG_NS`] are read again in one of this many searches: reading
+/// them takes up to a millisecond.
+const SEARCHES_OLD: u64 = 16;
+
 /// A process is read again until it has this age.
 const YOUNG_NS: u64 = 15 * BEGIN_NS;
 
@@ -71,7 +75,9 @@ struct Scan {
     execs: u64,
     /// Processes that were found and wait for attachment, each with whether it still ran.
     found: VecDeque<(Candidate, bool)>,
-    /// Processes that have loaded their MPI and join together with those found next.
+    /// Number of searches for new processes.
+    searches: u64,
+    /// Processes that have loaded libraries late and join together with those found next.
     late: Vec<Candidate>,
     /// Processes to which probes are being attached, by pid.
     joining: BTreeMap<i32, Candidate>,
@@ -118,7 +124,11 @@ impl Members {
             MemberEvent::Tick(machine) => self.tick(machine, now),
             MemberEvent::Look { machine, execs } => self.look(machine, execs, now),
             MemberEvent::RunsAnother { process, program } => self.runs_another(process, program, now),
-            MemberEvent::LoadedMpi(process, candidate) => self.loaded_mpi(process, candidate, now),
+            MemberEvent::Loaded {
+                process,
+                candidate,
+                what,
+            } => self.loaded((process, candidate), what, now),
             MemberEvent::LookedInto(process, candidate) => self.looked_into(process, candidate),
             MemberEvent::Found(machine, found) => self.found(machine, found),
             MemberEvent::Slot(machine, pid, slot) => {

@@ -73,7 +73,11 @@ impl Measuring {
         let (target, processes) = (&mut *context.target, &mut self.profile.processes);
         match effect {
             MemberEffect::CheckPrograms(_) => return Ok(target.replaced(processes)),
-            MemberEffect::CheckMpi(those) => return Ok(target.loaded_mpi(&those, processes, read)),
+            MemberEffect::CheckLibraries(those) => {
+                let rules = &*context.rules;
+                let gained = |before: &Member, now: &Member| rules.gained(before, now);
+                return Ok(target.loaded(&those, processes, (read, &gained)));
+            }
             MemberEffect::LookInto(process) => {
                 return Ok(target.look_into(process, read).into_iter().collect());
             }

@@ -11,12 +11,13 @@ fn calls_of_which_none_returned_have_no_time_instead_of_none_at_all() {
         mpi: None,
         ..probe("MPI_Send")
     };
-    for (calls, timed, shown_ns, expected) in [
-        (863, 0, 0, None),
-        (863, 1, 40, Some(40)),
-        // One call is still open.
-        (863, 0, 40, Some(40)),
-        (0, 0, 0, Some(0)),
+    for (calls, timed, open, shown_ns, expected) in [
+        (863, 0, &[][..], 0, None),
+        (863, 1, &[], 40, Some(40)),
+        // One call is still open; then it has not returned either.
+        (863, 0, &[(0, 40)], 40, Some(40)),
+        (863, 0, &[], 40, None),
+        (0, 0, &[], 0, Some(0)),
     ] {
         let reading = Reading {
             totals: Arc::new([Totals {
@@ -26,6 +27,7 @@ fn calls_of_which_none_returned_have_no_time_instead_of_none_at_all() {
                 unpaired: (calls - timed) / 2,
                 ..Totals::default()
             }]),
+            open: open.to_vec(),
             ..Reading::default()
         };
         // The others were open when their threads ended.

@@ -4,7 +4,7 @@ use super::vocabulary::*;
 
 #[test]
 fn programs_are_checked_at_each_tick_and_newcomers_looked_for_every_two_seconds() {
-    let mut it = launched([rank(0)]);
+    let mut it = launched([old(rank(0))]);
     for (at_ms, scans) in [
         (500, false),
         (1999, false),
@@ -21,11 +21,39 @@ fn programs_are_checked_at_each_tick_and_newcomers_looked_for_every_two_seconds(
 
 #[test]
 fn ranks_without_mpi_are_checked_for_one_where_a_launcher_started_them() {
-    let both = || [rank(0), bare(1), plain(7)];
-    let mut it = launched(both());
-    gives!(it, tick(), s(2) => [CHECK, MemberEffect::CheckMpi(vec![slot(1)]), SCAN]);
-    let mut it = alone(both());
+    let all = || [rank(0), bare(1), plain(7)].map(old);
+    let mut it = launched(all());
+    gives!(it, tick(), s(2) => [CHECK, libraries(&[1]), SCAN]);
+    let mut it = alone(all());
     gives!(it, tick(), s(2) => [CHECK, SCAN]);
+}
+
+#[test]
+fn the_libraries_of_young_processes_are_read_at_each_search_and_those_of_old_ones_at_every_16th() {
+    let mut it = alone([plain(7), old(plain(8))]);
+    for at_s in (2..=64).step_by(2) {
+        let young = if at_s < 30 { &[0][..] } else { &[] };
+        let of = if at_s % 32 == 0 { &[0, 1] } else { young };
+        let check = Some(libraries(of)).filter(|_| !of.is_empty());
+        let wanted: Vec<MemberEffect> = [CHECK].into_iter().chain(check).chain([SCAN]).collect();
+        gives!(it, tick(), s(at_s) => wanted, "{at_s}");
+    }
+}
+
+#[test]
+fn a_process_that_loads_libraries_for_a_rule_late_joins_again_and_one_that_ended_does_not() {
+    let mut it = alone([plain(7)]);
+    let loaded = || MemberEvent::Loaded {
+        process: slot(0),
+        candidate: plain(7),
+        what: "libraries for the rule blas-threads".to_owned(),
+    };
+    let text = "a process (pid 7) has loaded libraries for the rule blas-threads after 4 s: what it did before has its own \
+                entry";
+    assert_eq!(said(&it.on(loaded(), s(4))), [text]);
+    gives!(it, found([]), s(4) => [watch(&plain(7))]);
+    let mut it = after!(alone([plain(7), plain(8)]); MemberEvent::Ended(slot(0)), s(1));
+    gives!(it, loaded(), s(4) => []);
 }
 
 #[test]
@@ -198,7 +226,7 @@ fn one_that_has_ended_is_not_replaced() {
 #[test]
 fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them() {
     let mut it = launched([bare(0)]);
-    let effects = it.on(MemberEvent::LoadedMpi(slot(0), rank(0)), s(4));
+    let effects = it.on(loaded_mpi(0, rank(0)), s(4));
     let wanted = [
         end(0),
         MemberEffect::Forget(slot(0)),
@@ -215,13 +243,13 @@ fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them(
 #[test]
 fn a_rank_that_executed_another_program_has_not_loaded_mpi_late() {
     let mut it = after!(launched([bare(0)]); runs(0, "/bin/other"), s(2));
-    gives!(it, MemberEvent::LoadedMpi(slot(0), rank(0)), s(2) => []);
+    gives!(it, loaded_mpi(0, rank(0)), s(2) => []);
     gives!(it, found([rank(0)]), s(2) => [watch(&rank(0))]);
 }
 
 #[test]
 fn a_rank_is_checked_for_a_late_mpi_only_once() {
-    let mut it = after!(launched([bare(0)]); MemberEvent::LoadedMpi(slot(0), rank(0)), s(2);
+    let mut it = after!(launched([old(bare(0))]); loaded_mpi(0, old(rank(0))), s(2);
         found([]), s(2); watched(1, &rank(0)), s(2));
     gives!(it, tick(), s(4) => [CHECK, SCAN]);
 }
@@ -265,12 +293,12 @@ fn of_very_many_processes_it_is_said_that_more_is_missing_than_is_listed() {
 
 #[test]
 fn each_machine_is_looked_at_for_itself() {
-    let mut it = launched([rank(0)]);
+    let mut it = launched([old(rank(0))]);
     let far = MemberProcess {
         machine: FAR,
         slot: 0,
     };
-    it.on(MemberEvent::Present(far, rank(1)), ms(0));
+    it.on(MemberEvent::Present(far, old(rank(1))), ms(0));
     gives!(it, tick(), s(2) => [CHECK, SCAN]);
     let far_scan = [MemberEffect::CheckPrograms(FAR), MemberEffect::Scan(FAR)];
     gives!(it, MemberEvent::Tick(FAR), s(3) => far_scan);

@@ -61,6 +61,14 @@ pub(super) fn bare(number: u32) -> Candidate {
     }
 }
 
+/// The same process, started long before the session.
+pub(super) fn old(candidate: Candidate) -> Candidate {
+    Candidate {
+        started: Time(0),
+        ..candidate
+    }
+}
+
 /// A session that attached to these ranks below a launcher.
 pub(super) fn launched(ranks: impl IntoIterator<Item = Candidate>) -> Members {
     attached(true, ranks)
@@ -128,6 +136,20 @@ pub(super) fn runs(number: u32, program: &str) -> MemberEvent {
         process: slot(number),
         program: program.into(),
     }
+}
+
+/// A rank, which is this process now, has loaded its MPI.
+pub(super) fn loaded_mpi(number: u32, candidate: Candidate) -> MemberEvent {
+    MemberEvent::Loaded {
+        process: slot(number),
+        candidate,
+        what: "its MPI".to_owned(),
+    }
+}
+
+/// Check what these processes have loaded.
+pub(super) fn libraries(numbers: &[u32]) -> MemberEffect {
+    MemberEffect::CheckLibraries(numbers.iter().copied().map(slot).collect())
 }
 
 /// Attach to it, in the next slot.
