@@ -23,7 +23,8 @@ impl Members {
         let has_launcher = self.origin == MembersOrigin::Attached { has_launcher: true };
         let may_load = self.running(machine).filter(|(_, seat, candidate)| {
             let lacks_mpi = has_launcher && !candidate.has_mpi && candidate.rank.is_some();
-            let is_turn = is_turn_of_old || since(now, candidate.started) < YOUNG_NS;
+            let is_young = !candidate.has_mpi && since(now, candidate.started) < YOUNG_NS;
+            let is_turn = is_turn_of_old || is_young;
             lacks_mpi || seat.is_watched && is_turn
         });
         let may_load: Vec<MemberProcess> = may_load.map(|(process, ..)| process).collect();

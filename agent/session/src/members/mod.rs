@@ -36,7 +36,7 @@ pub const BEGIN_SCAN_NS: u64 = 100_000_000;
 /// How long after its start a program counts as beginning: by then it has mapped its libraries.
 const BEGIN_NS: u64 = 2_000_000_000;
 
-/// The libraries of a process that is older than [`YOUNG_NS`] are read again in one of this many searches: reading
+/// The libraries of a process with MPI or older than [`YOUNG_NS`] are read again in one of this many searches: reading
 /// them takes up to a millisecond.
 const SEARCHES_OLD: u64 = 16;
 

@@ -30,10 +30,10 @@ fn ranks_without_mpi_are_checked_for_one_where_a_launcher_started_them() {
 
 #[test]
 fn the_libraries_of_young_processes_are_read_at_each_search_and_those_of_old_ones_at_every_16th() {
-    let mut it = alone([plain(7), old(plain(8))]);
+    let mut it = alone([plain(7), old(plain(8)), rank(0)]);
     for at_s in (2..=64).step_by(2) {
         let young = if at_s < 30 { &[0][..] } else { &[] };
-        let of = if at_s % 32 == 0 { &[0, 1] } else { young };
+        let of = if at_s % 32 == 0 { &[0, 1, 2] } else { young };
         let check = Some(libraries(of)).filter(|_| !of.is_empty());
         let wanted: Vec<MemberEffect> = [CHECK].into_iter().chain(check).chain([SCAN]).collect();
         gives!(it, tick(), s(at_s) => wanted, "{at_s}");
