@@ -95,8 +95,12 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let mut chroot = Command::new("unshare");
     chroot.args(["--map-root-user", "chroot"]).arg(empty.path());
     let version = capture(chroot.args(["/usr/bin/tuneagent", "--version"]))?;
-    match version.contains(release::TARGET) {
-        true => Ok(()),
-        false => Err(format!("the program of {} says: {version}", package.display())),
+    if !version.contains(release::TARGET) {
+        return Err(format!("the program of {} says: {version}", package.display()));
     }
+    // Each crate builds from what would be published of it alone.
+    run(&mut cargo(
+        root,
+        "publish --workspace --dry-run --locked --allow-dirty",
+    ))
 }

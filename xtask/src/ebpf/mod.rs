@@ -18,8 +18,8 @@ use toolchain::Toolchain;
 
 /// Paths relative to the checkout.
 const FOLDER: &str = "ebpf";
-const PREBUILT: &str = "ebpf/prebuilt";
-const PROVENANCE: &str = "ebpf/prebuilt/PROVENANCE.json";
+const PREBUILT: &str = "agent/probe/prebuilt";
+const PROVENANCE: &str = "agent/probe/prebuilt/PROVENANCE.json";
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
     crate::only_flags("ebpf", flags, &["--check", "--no-rebuild"])?;

@@ -25,10 +25,8 @@ use super::{
 };
 
 /// Built by `cargo xtask ebpf` and committed.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../ebpf/prebuilt/sync.bpf.o"
-));
+static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/prebuilt/sync.bpf.o"));
 
 /// The loaded object. Dropping it (after its links) leaves nothing in the kernel; a held thread then
 /// continues at its bound.

@@ -34,10 +34,8 @@ use super::{
 };
 
 /// The kernel side, built by `cargo xtask ebpf` and committed.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../ebpf/prebuilt/tuneagent.bpf.o"
-));
+static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/prebuilt/tuneagent.bpf.o"));
 
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions {

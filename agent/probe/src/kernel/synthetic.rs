@@ -17,10 +17,8 @@ use super::{
 };
 
 /// Built by `cargo xtask ebpf` and committed.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../ebpf/prebuilt/bench.bpf.o"
-));
+static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/prebuilt/bench.bpf.o"));
 
 /// The maps of a session that it uses: the ring, the state that decides whom to wake, and the loss counters.
 const MAPS: [&str; 3] = ["HITS", "ALARM", "LOSSES"];
