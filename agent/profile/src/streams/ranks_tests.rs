@@ -4,10 +4,10 @@ use super::tests::assert_learned;
 use super::*;
 
 /// Functions that a rank calls, with the share of its time in each, and its share of waiting for a CPU.
-type Calling<'a> = (&'a [(&'a str, f64)], f64);
+pub(super) type Calling<'a> = (&'a [(&'a str, f64)], f64);
 
 /// Reports every two seconds of ranks that call functions and send messages.
-fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
+pub(super) fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
     let report = |at: u64| {
         let seconds = at as f64;
         let totals = |(rank, (calls, runqueue)): (usize, &Calling<'_>)| RankTotals {

@@ -8,6 +8,8 @@ use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
 use super::bottleneck::bottleneck;
 use super::counted::Names;
 use super::drift::Drift;
+use super::patterns::SameStream;
+use super::standing::Standing;
 use super::{End, ItemsAre, MeasuredModule, ObservedGraph, ObservedModule, ObservedStream, Pipe, Pipeline};
 use crate::format::significant;
 use crate::statistics::{Estimate, rate};
@@ -18,9 +20,6 @@ use crate::stream_views::{
 
 /// A rate that exceeds its target by less than this share is no waste.
 const WASTE_SHARE: f64 = 0.1;
-
-/// The weight of the newest window in a smoothed rate.
-const NEWEST_WEIGHT: f64 = 0.4;
 
 /// Bytes that move at once: a count of bytes is uncertain by them.
 const BLOCK_BYTES: f64 = 65536.0;
@@ -67,25 +66,12 @@ struct Target {
     stream: String,
     from: Vec<String>,
     to: Vec<String>,
+    is_on_demand: bool,
     item_bytes: Option<f64>,
     /// Activations per item, for a module that is counted by what it sends.
     factor: f64,
     is_sent: bool,
     standing: Standing,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Standing {
-    last: Option<Estimate>,
-    /// The exponentially weighted mean over all windows.
-    smoothed: Option<f64>,
-    below: u32,
-    /// Windows up to now, one after the other, in which the target was reached.
-    windows_met: u32,
-    is_violated: bool,
-    windows_violated: u32,
-    counted: f64,
-    seconds: f64,
 }
 
 /// The mean of a module's shares over windows.
@@ -112,6 +98,7 @@ impl ContractWatch {
                 stream: stream.name.clone(),
                 from: stream.from.clone(),
                 to: stream.to.clone(),
+                is_on_demand: stream.is_on_demand,
                 item_bytes: stream.item_bytes,
                 factor: least / at(module, &stream.name).unwrap_or(least),
                 is_sent,
@@ -211,15 +198,46 @@ impl ContractWatch {
     /// # Errors
     /// If there are streams that the contract does not have: what is missing, and what is there instead.
     pub fn is_filled(&self, seen: &ObservedGraph) -> Result<bool, NotComparable> {
+        let seen = &self.as_stated(seen);
         let mut targets = self.targets.iter();
         if targets.all(|target| target.stream_in(seen).is_some()) {
             return Ok(true);
         }
-        let is_known = |stream: &ObservedStream| self.targets.iter().any(|target| target.is(stream, seen));
+        let is_known = |stream: &ObservedStream| self.targets.iter().any(|target| target.has(stream, seen));
         match seen.streams.iter().all(is_known) {
             true => Ok(false),
             false => Err(self.other(seen)),
         }
+    }
+
+    /// Messages between two modules each, as the streams with several ends that the contract states.
+    fn as_stated(&self, seen: &ObservedGraph) -> ObservedGraph {
+        let mut groups: BTreeMap<&str, SameStream> = BTreeMap::new();
+        for target in self
+            .targets
+            .iter()
+            .filter(|target| target.from.len() + target.to.len() > 2)
+        {
+            let streams = seen.streams.iter().enumerate();
+            let parts = streams.filter(|(_, stream)| stream.sent.len() + stream.received.len() == 2);
+            let parts: Vec<usize> = parts
+                .filter(|(_, stream)| target.has(stream, seen))
+                .map(|(at, _)| at)
+                .collect();
+            if !parts.is_empty() {
+                groups.insert(
+                    &target.stream,
+                    SameStream {
+                        parts,
+                        is_on_demand: target.is_on_demand,
+                    },
+                );
+            }
+        }
+        let groups: Vec<SameStream> = groups.into_values().collect();
+        let mut stated = seen.clone();
+        stated.join(&groups);
+        stated
     }
 
     /// The part of a pipeline that the contract is about: pipes between processes with names of its modules.
@@ -250,6 +268,7 @@ impl ContractWatch {
     /// # Errors
     /// If the program does not have the contract's streams.
     pub fn window(&mut self, end_s: f64, seen: &ObservedGraph) -> Result<Vec<String>, NotComparable> {
+        let seen = &self.as_stated(seen);
         let counts: Option<Vec<Estimate>> = self.targets.iter().map(|target| target.counted(seen)).collect();
         let counts = counts.ok_or_else(|| self.other(seen))?;
         let seconds = seen.duration_s();
@@ -448,12 +467,18 @@ impl ContractWatch {
 }
 
 impl Target {
-    fn is(&self, stream: &ObservedStream, seen: &ObservedGraph) -> bool {
+    /// It is this stream, or a part of it.
+    fn has(&self, stream: &ObservedStream, seen: &ObservedGraph) -> bool {
         let are = |ends: &[End], names: &[String]| {
-            let is_named = |end: &End| names.contains(&seen.modules[end.module].name);
-            ends.len() == names.len() && ends.iter().all(is_named)
+            ends.iter()
+                .all(|end| names.contains(&seen.modules[end.module].name))
         };
         are(&stream.sent, &self.from) && are(&stream.received, &self.to)
+    }
+
+    fn is(&self, stream: &ObservedStream, seen: &ObservedGraph) -> bool {
+        let ends = (stream.sent.len(), stream.received.len());
+        ends == (self.from.len(), self.to.len()) && self.has(stream, seen)
     }
 
     fn stream_in<'a>(&self, seen: &'a ObservedGraph) -> Option<&'a ObservedStream> {
@@ -515,29 +540,6 @@ fn line(changed: &[Target], is_violated: bool, end_s: f64) -> Option<String> {
         significant(rate, 3),
         significant(first.least, 3)
     ))
-}
-
-impl Standing {
-    /// Whether it has become violated, or is no longer.
-    fn take(&mut self, counted: Estimate, least: f64, seconds: f64) -> bool {
-        let was_violated = self.is_violated;
-        match counted.value + counted.half < least {
-            true => self.below += 1,
-            false => self.below = 0,
-        }
-        match counted.value >= least {
-            true => self.windows_met += 1,
-            false => self.windows_met = 0,
-        }
-        self.is_violated = self.below >= WINDOWS_BELOW;
-        self.windows_violated += u32::from(self.is_violated);
-        self.last = Some(counted);
-        let before = self.smoothed.unwrap_or(counted.value);
-        self.smoothed = Some(before + NEWEST_WEIGHT * (counted.value - before));
-        self.counted += counted.value * seconds;
-        self.seconds += seconds;
-        was_violated != self.is_violated
-    }
 }
 
 impl Mean {
