@@ -14,7 +14,7 @@
 
 enum { SCAN, NOTE, CUT, SHARE, DRAW, TRACE, LOOK, NOTES, PICTURES, RANKS };
 enum { FRAME_BYTES = 4096, NOTE_BYTES = 512, TILE_BYTES = 16384, PICTURE_BYTES = 65536 };
-enum { TILES = 3, PART = 4, REPORT_EVERY = 40 };
+enum { TILES = 3, NOTED = 4, REPORT_EVERY = 40 };
 
 static int rank;
 static char *buffer, *offered[2];
@@ -68,7 +68,7 @@ static void give(int to, int bytes) { MPI_Ssend(buffer, bytes, MPI_CHAR, to, 0, 
 
 static void scan(void)
 {
-    compute(80);
+    compute(30);
     give(NOTE, FRAME_BYTES);
     give(CUT, FRAME_BYTES);
 }
@@ -76,8 +76,8 @@ static void scan(void)
 static void note(void)
 {
     take(SCAN, FRAME_BYTES);
-    compute(40);
-    if (activations % PART == 0)
+    compute(20);
+    if (activations % NOTED == 0)
         give(NOTES, NOTE_BYTES);
 }
 
@@ -106,14 +106,14 @@ static void share(void)
 static void draw(void)
 {
     take(SHARE, TILE_BYTES);
-    compute(varied(16));
+    compute(varied(20));
     give(LOOK, PICTURE_BYTES);
 }
 
 static void trace(void)
 {
     take(SHARE, TILE_BYTES);
-    compute(varied(48));
+    compute(varied(30));
     give(PICTURES, PICTURE_BYTES);
 }
 
@@ -121,7 +121,7 @@ static void look(void)
 {
     take(DRAW, PICTURE_BYTES);
     compute(8);
-    if (activations % PART == 0)
+    if (activations % 2 == 0)
         give(SHARE, TILE_BYTES);
     else
         give(PICTURES, PICTURE_BYTES);

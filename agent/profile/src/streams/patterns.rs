@@ -75,10 +75,10 @@ fn keep_step(one: &[f64], other: &[f64]) -> Option<f64> {
     let ratio = ratio(other, one).value;
     let (more, less) = if ratio >= 1.0 { (other, one) } else { (one, other) };
     let factor = ratio.max(1.0 / ratio).round();
-    let (mut ahead, mut least, mut most) = (0.0, 0.0_f64, 0.0_f64);
+    let (mut surplus, mut least, mut most) = (0.0, 0.0_f64, 0.0_f64);
     for (more, less) in more.iter().zip(less) {
-        ahead += more - factor * less;
-        (least, most) = (least.min(ahead), most.max(ahead));
+        surplus += more - factor * less;
+        (least, most) = (least.min(surplus), most.max(surplus));
     }
     (most - least <= ON_THE_WAY * factor).then_some(factor)
 }
