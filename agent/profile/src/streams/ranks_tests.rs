@@ -193,6 +193,69 @@ fn messages_are_the_items_of_a_contract_and_each_module_is_judged() {
 }
 
 #[test]
+fn numbers_that_the_program_does_not_have_are_said_once_with_what_was_measured() {
+    // It collects twelve pictures of 1 244 164 bytes, and films have 2 097 156.
+    let sized = [
+        ("groups: 1/12", "groups: 1/6"),
+        ("to: rank3}", "to: rank3, item: 2MB}"),
+    ];
+    let sized = [&sized[..], &[("to: rank5}", "to: rank5, item: 2.1MB}")]].concat();
+    let text = sized
+        .iter()
+        .fold(REQUIRED.replace("RATE", "9.8"), |text, (from, to)| {
+            assert!(text.contains(from), "{text}");
+            text.replace(from, to)
+        });
+    let contract = Contract::parse(&text).unwrap();
+    let mut watch = ContractWatch::of(&contract, &contract.assess().unwrap()).unwrap();
+    let reports = film();
+    let window: Vec<&RankReport> = reports[2..7].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    let lines: Vec<Vec<String>> = (1..=5)
+        .map(|end| watch.window(f64::from(end), &seen).unwrap())
+        .collect();
+    let advice = "`contract learn` makes one of the program as it is";
+    let expected = [
+        format!(
+            "      3 s  rank3 sends 0.0833 items of groups in an activation, and the contract states 0.167: measured \
+             [0.0833, 0.0833]; {advice}"
+        ),
+        format!(
+            "      3 s  an item of pictures has 1.19 MiB, and the contract states 1.91 MiB: measured [1.19 MiB, 1.19 MiB]; \
+             {advice}"
+        ),
+    ];
+    assert_eq!(lines[2], expected);
+    let others = [&lines[..2], &lines[3..]].concat();
+    assert!(others.iter().all(Vec::is_empty), "{others:?}");
+}
+
+#[test]
+fn groups_that_are_counted_before_or_after_the_end_of_a_window_are_no_drift() {
+    let mut watch = film_watch();
+    let mut seen = counted_ranks(&film()[0], &[&film()[0], &film()[1]]).unwrap();
+    let has_groups =
+        |stream: &ObservedStream| ["rank3_to_rank4", "rank4_to_rank5"].contains(&stream.name.as_str());
+    for (end, (pictures, sent)) in
+        (1..).zip([(24.0, 3.0), (24.0, 3.0), (24.0, 4.0), (24.0, 4.0), (24.0, 1.0)])
+    {
+        for stream in &mut seen.streams {
+            let items = if has_groups(stream) { sent } else { pictures };
+            stream
+                .sent
+                .iter_mut()
+                .chain(&mut stream.received)
+                .for_each(|end| end.items = vec![items]);
+        }
+        let lines = watch.window(f64::from(end), &seen).unwrap();
+        assert!(
+            lines.iter().all(|line| !line.contains("in an activation")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
 fn a_stream_that_rests_for_a_window_is_a_stream_still() {
     let (mut watch, mut reports) = (film_watch(), film());
     let stopped = reports[3].matrix.clone();

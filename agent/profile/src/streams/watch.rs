@@ -144,7 +144,7 @@ impl ContractWatch {
             last: Vec::new(),
             recent: VecDeque::new(),
             was_violated: false,
-            drift: Drift::of(contract),
+            drift: Drift::of(contract, assessment),
         })
     }
 
@@ -310,18 +310,27 @@ impl ContractWatch {
         Ok(lines)
     }
 
-    /// A line for each module whose service time is not the stated one.
+    /// A line for each number of the contract that the program does not have.
     fn drifted(&mut self, end_s: f64, seen: &ObservedGraph) -> Vec<String> {
-        let of = |module: &ObservedModule| {
+        let mut lines = Vec::new();
+        for module in &seen.modules {
             let mut targets = self.targets.iter();
-            let rate = targets
-                .find(|target| target.feature == module.name)?
-                .standing
-                .last?
-                .value;
-            self.drift.take(&module.name, module.shares.busy, rate)
-        };
-        let lines = seen.modules.iter().filter_map(of);
+            let target = targets.find(|target| target.feature == module.name);
+            if let Some(counted) = target.and_then(|target| target.standing.last) {
+                lines.extend(self.drift.take(&module.name, module.shares.busy, counted.value));
+            }
+        }
+        let named: BTreeMap<&str, &Target> = self
+            .targets
+            .iter()
+            .map(|target| (target.stream.as_str(), target))
+            .collect();
+        for (name, target) in named {
+            if let Some(stream) = target.stream_in(seen) {
+                lines.extend(self.drift.take_stream(name, stream, seen));
+            }
+        }
+        let lines = lines.into_iter();
         lines
             .map(|line| format!("{:>7} s  {line}", significant(end_s, 4)))
             .collect()
