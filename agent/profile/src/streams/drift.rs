@@ -1,6 +1,6 @@
 //! Numbers that a contract states, and that the program no longer has: then its promises do not hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rules::contract::{Assessment, Contract};
 
@@ -39,7 +39,8 @@ pub(super) struct Drift {
     stated: BTreeMap<StatedNumber, f64>,
     /// What was measured in the last windows, one after the other, in which it was more than stated, or less.
     measured: BTreeMap<StatedNumber, Vec<f64>>,
-    said: BTreeSet<StatedNumber>,
+    /// What was said to have drifted, with what was measured.
+    said: BTreeMap<StatedNumber, f64>,
 }
 
 impl Drift {
@@ -140,10 +141,11 @@ impl Drift {
         if measured.len() > WINDOWS_BELOW as usize {
             measured.remove(0);
         }
-        if measured.len() < WINDOWS_BELOW as usize || !self.said.insert(number.clone()) {
+        if measured.len() < WINDOWS_BELOW as usize || self.said.contains_key(&number) {
             return None;
         }
         let mean = ratio(measured, &vec![1.0; measured.len()]);
+        self.said.insert(number.clone(), mean.value);
         let shown = |value: f64| number.shown(value.max(0.0));
         Some(format!(
             "{}, and the contract states {}: measured [{}, {}]; `contract learn` makes one of the program as it is",
@@ -152,6 +154,15 @@ impl Drift {
             shown(mean.value - mean.half),
             shown(mean.value + mean.half)
         ))
+    }
+
+    /// What modules were measured to send in an activation, where the contract states something else: module, stream,
+    /// and items.
+    pub(super) fn items(&self) -> impl Iterator<Item = (&str, &str, f64)> {
+        self.said.iter().filter_map(|(number, measured)| match number {
+            StatedNumber::Items { module, stream } => Some((module.as_str(), stream.as_str(), *measured)),
+            StatedNumber::Time { .. } | StatedNumber::Size { .. } => None,
+        })
     }
 
     /// The number of workers of modules has changed: the times that the contract states are of other numbers.

@@ -27,6 +27,7 @@ mod stages;
 #[cfg(test)]
 mod stages_tests;
 mod standing;
+mod target;
 #[cfg(test)]
 mod tests;
 mod trial;

@@ -231,6 +231,48 @@ fn numbers_that_the_program_does_not_have_are_said_once_with_what_was_measured()
 }
 
 #[test]
+fn targets_follow_from_the_items_that_were_measured() {
+    // Twelve pictures are grouped, and the contract states 24.
+    let contract = Contract::parse(&REQUIRED.replace("RATE", "9.8").replace("1/12", "1/24")).unwrap();
+    let mut watch = ContractWatch::of(&contract, &contract.assess().unwrap()).unwrap();
+    let target = |watch: &ContractWatch, feature: &str| {
+        let rates = watch.last_window(1.0).rates;
+        rates.iter().find(|rate| rate.feature == feature).unwrap().target
+    };
+    assert!((target(&watch, "pictures") / (9.8 * 24.0) - 1.0).abs() < 1e-6);
+    let reports = film();
+    let window: Vec<&RankReport> = reports[2..7].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    let lines: Vec<String> = (1..=6)
+        .flat_map(|end| watch.window(f64::from(end), &seen).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0]
+            .contains("rank3 sends 0.0833 items of groups in an activation, and the contract states 0.0417")
+    );
+    for (feature, least) in [("film", 9.8), ("pictures", 9.8 * 12.0), ("rank0", 9.8 * 12.0)] {
+        let target = target(&watch, feature);
+        assert!((target / least - 1.0).abs() < 1e-6, "{feature}: {target}");
+    }
+    assert!(watch.summary().holds, "{:?}", watch.summary().lines());
+    // What acts takes them, too; and so do other requirements.
+    let measured = watch.measured();
+    let rank3 = measured.iter().find(|one| one.name == "rank3").unwrap();
+    assert!(
+        matches!(&rank3.items[..], [(stream, items)] if stream == "groups" && (items * 12.0 - 1.0).abs() < 1e-9)
+    );
+    let mut other = contract.clone();
+    other.require("film >= 5/s").unwrap();
+    watch.require(&other, &other.assess().unwrap()).unwrap();
+    assert!(
+        (target(&watch, "pictures") / 60.0 - 1.0).abs() < 1e-6,
+        "{}",
+        target(&watch, "pictures")
+    );
+}
+
+#[test]
 fn groups_that_are_counted_before_or_after_the_end_of_a_window_are_no_drift() {
     let mut watch = film_watch();
     let mut seen = counted_ranks(&film()[0], &[&film()[0], &film()[1]]).unwrap();
