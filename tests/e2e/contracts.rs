@@ -247,6 +247,76 @@ fn the_graph_of_an_mpi_program_is_learned_with_no_name_given() -> Outcome {
     Ok(())
 }
 
+/// The contract of the program `mesh`, as written by hand.
+const MESH: &str = include_str!("../programs/mesh.yaml");
+
+#[test]
+fn broadcast_merge_receivers_on_demand_and_a_cycle_are_learned_as_they_were_written() -> Outcome {
+    let _machine = require!(shared: Root, OpenMpi);
+    let program = programs::mpi("mesh", Mpi::OpenMpi)?;
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 9, &program, |folder| {
+        with_folder(folder, Vec::new())
+    })?;
+    job.events("ready", 9, SOON)?;
+    job.open("go")?;
+    let file = job.file("learned.yaml");
+    let name = file.to_string_lossy().into_owned();
+    let pid = job.pid().to_string();
+    let (code, printed) = Agent::run(&["contract", "learn", &pid, "--duration", "24s", "-o", &name])?;
+    assert_eq!(code, 0, "{printed}");
+    assert_has!(
+        printed,
+        "in doubt: rank0 sends as many items to rank1 and rank2: each of them to all (a broadcast, as stated)",
+        "in doubt: rank3 sends items of one size to rank4 and rank5: to whichever is free (on demand, as stated)"
+    );
+    let text = fs::read_to_string(&file)?;
+    let streams: Vec<&str> = MESH
+        .lines()
+        .filter_map(|line| line.split_once("{from: "))
+        .map(|(_, ends)| ends)
+        .collect();
+    streams.iter().for_each(|ends| assert_has!(text, *ends));
+    assert_eq!(text.matches("{from: ").count(), streams.len(), "{text}");
+    for (module, stream, written) in [
+        ("rank0", "rank0_to_rank1_and_rank2", 1.0),
+        ("rank1", "rank1_to_rank7", 0.25),
+        ("rank2", "rank2_and_rank6_to_rank3", 3.0),
+        ("rank3", "rank3_to_rank4_and_rank5", 1.0),
+        ("rank4", "rank4_to_rank6", 1.0),
+        ("rank5", "rank5_and_rank6_to_rank8", 1.0),
+        ("rank6", "rank2_and_rank6_to_rank3", 0.5),
+        ("rank6", "rank5_and_rank6_to_rank8", 0.5),
+    ] {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("  {module}: {{")));
+        let gives = line
+            .and_then(|line| line.split_once("gives: "))
+            .ok_or("it gives nothing")?
+            .1;
+        let learned = number_behind(gives, &format!("{stream}: "))?;
+        assert!(
+            (learned / written - 1.0).abs() <= 0.02,
+            "{module}: {learned}\n{text}"
+        );
+    }
+    // The program measures how long it computes, without waiting for a CPU.
+    for rank in [0, 1, 2, 4, 5, 6] {
+        let last = wait_for("what the rank has computed", OFTEN, || {
+            let computed = job.events("computed", 1, SOON)?;
+            Ok(computed.into_iter().rfind(|event| event["rank"] == rank))
+        })?;
+        let of = |key: &str| last[key].as_f64().unwrap_or_default();
+        let computed_ms = of("computed_ns") / of("activations") / 1e6;
+        let learned_ms = number_behind(&text, &format!("rank{rank}: {{time: "))?;
+        assert!(
+            (learned_ms / computed_ms - 1.0).abs() <= 0.05,
+            "rank {rank}: {computed_ms} ms\n{text}"
+        );
+    }
+    Ok(())
+}
+
 /// What the program `pipeline` with two renderers has to deliver; the number replaces `RATE`.
 const FILM: &str = include_str!("../programs/pipeline.yaml");
 
@@ -269,9 +339,11 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
     fs::write(&file, text.replace("RATE", "1000"))?;
     job.open("go")?;
     let name = file.to_string_lossy().into_owned();
-    let reports = job.file("reports.jsonl").to_string_lossy().into_owned();
+    let [reports, recording] =
+        ["reports.jsonl", "film.rec"].map(|file| job.file(file).to_string_lossy().into_owned());
     let flags = ["--contract", &name, "--snapshots", &reports, "--every", "1s"];
-    let mut agent = Agent::attach(job.pid(), &[&["--rules", "none"], &flags[..]].concat())?;
+    let recorded = ["--rules", "none", "--record", &recording];
+    let mut agent = Agent::attach(job.pid(), &[&recorded[..], &flags].concat())?;
     agent
         .lines
         .wait_for_line("ranks1_2 holds the pipeline up: busy", SOON)?;
@@ -308,14 +380,21 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
     let (code, text) = Agent::run(&watch)?;
     assert_eq!(code, 1, "{text}");
     seen.iter().for_each(|part| assert_has!(text, part));
+    // So is what it has recorded.
+    let replay = ["replay", &recording, "--contract", &name];
+    let (code, text) = Agent::run(&replay)?;
+    assert_eq!(code, 1, "{text}");
+    seen.iter().for_each(|part| assert_has!(text, part));
     // A contract of another program says so, and what is there.
     fs::write(&file, FILM.replace("rank5", "rank9").replace("RATE", "1"))?;
-    let (code, text) = Agent::run(&watch)?;
-    assert_eq!(code, 2, "{text}");
-    assert_has!(
-        text,
-        "the contract is about another program: it has rank4 to rank9"
-    );
+    for command in [&watch[..], &replay] {
+        let (code, text) = Agent::run(command)?;
+        assert_eq!(code, 2, "{text}");
+        assert_has!(
+            text,
+            "the contract is about another program: it has rank4 to rank9"
+        );
+    }
     // What is no series of reports is refused at its line.
     let (code, text) = Agent::run(&["contract", "learn", "--reports", &name])?;
     assert_eq!(code, 2, "{text}");

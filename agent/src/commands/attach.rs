@@ -136,7 +136,11 @@ pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {
         reference: reference(args)?,
         baseline: args.baseline.map(Baseline).unwrap_or_default(),
         speedup_hints: speedup_hints(args)?,
-        contract: args.contract.as_deref().map(contract::follower).transpose()?,
+        contract: (args
+            .contract
+            .as_deref()
+            .map(|file| contract::follower(file, "attached")))
+        .transpose()?,
         ..Options::default()
     })
 }

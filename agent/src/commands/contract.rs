@@ -27,6 +27,7 @@ use crate::{
     cli::{ContractArgs, ContractCommand},
     diagnostics,
     exit::{Code, CommandResult, Failure, unreadable},
+    rulebook::rank_reports,
 };
 
 pub(super) fn run(command: &ContractCommand) -> CommandResult {
@@ -66,8 +67,8 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
     }
 }
 
-/// The contract of this file, to watch a job against it. What is wrong with it is printed.
-pub(super) fn follower(file: &Path) -> Result<ContractFollower, Failure> {
+/// The contract of this file, to watch a job against it. What is wrong with it is printed, and what is not done then.
+pub(super) fn follower(file: &Path, what_is_not_done: &str) -> Result<ContractFollower, Failure> {
     let text = text(file)?;
     let name = file.display();
     let followed = match Contract::parse(&text) {
@@ -78,11 +79,34 @@ pub(super) fn follower(file: &Path) -> Result<ContractFollower, Failure> {
         NotWatched::Contract(wrong) => {
             diagnostics::print(&name.to_string(), &text, &wrong);
             Failure::no(format!(
-                "nothing was attached: {name} is no contract that can be watched"
+                "nothing was {what_is_not_done}: {name} is no contract that can be watched"
             ))
         }
         NotWatched::NotComparable(why) => Failure::not_there(format!("{name}: {why}")),
     })
+}
+
+/// Judges recordings of an MPI job by a contract, as a session would have done.
+pub(super) fn replay(file: &Path, recordings: &[(String, Vec<u8>)]) -> CommandResult {
+    let mut follower = follower(file, "judged")?;
+    let mut broken = None;
+    for report in rank_reports(recordings).map_err(Failure::no)? {
+        match report {
+            Ok(report) => follower.take(report).iter().for_each(|line| say!("{line}")),
+            Err(error) => broken = broken.or(Some(Failure::no(error))),
+        }
+    }
+    let (summary, last) = (follower.view().summary, follower.not_judged());
+    if summary.windows == 0 {
+        let why = last.map_or_else(
+            || Failure::no(watch::NO_WINDOW),
+            |why| watch::failure(why.clone()),
+        );
+        return Err(broken.unwrap_or(why));
+    }
+    summary.lines().iter().for_each(|line| say!("{line}"));
+    broken.map_or(Ok(()), Err)?;
+    Ok(if summary.holds { Code::Done } else { Code::No })
 }
 
 /// The contract of a file with this text, with what the command line requires instead.

@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write},
+    path::PathBuf,
 };
 
 use profile::Snapshot;
@@ -15,7 +16,7 @@ use report::{Plot, PlotMarkKind, console, render, view};
 use rules::{Dimension, MetricReading};
 
 use self::lines::{Lines, ReplayLine};
-use super::replay_session;
+use super::{contract, replay_session};
 use crate::{
     atomic_file::AtomicFile,
     cli::ReplayArgs,
@@ -46,19 +47,12 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     if let Some(log) = files.iter().flatten().find(|bytes| is_log(bytes)) {
         return replay_session::run(args, log);
     }
+    if let Some(file) = &args.contract {
+        return contract::replay(file, &recordings(&args.recordings, files)?);
+    }
     let settings = args.rules.settings.as_settings();
     let mut rules = RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), true)?;
-    let mut recordings = Vec::new();
-    for (path, bytes) in args.recordings.iter().zip(files) {
-        let name = path.display().to_string();
-        let bytes = bytes.map_err(|error| unreadable(path, &error))?;
-        if bytes.starts_with(b"{") {
-            return Err(Failure::no(format!(
-                "{name}: this is JSON, such as a report (--json); replay needs a file of --record"
-            )));
-        }
-        recordings.push((name, bytes));
-    }
+    let recordings = recordings(&args.recordings, files)?;
     let mut outputs = Outputs::open(args, rules.objectives())?;
     let json = args.json.as_deref().map(Report::open).transpose()?;
     let html = args.html.as_deref().map(Report::open).transpose()?;
@@ -75,6 +69,23 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
         true => Err(Failure::no(without_windows(&rules))),
         false => Ok(Code::Done),
     }
+}
+
+/// The content of each recording, with its name.
+fn recordings(paths: &[PathBuf], files: Vec<io::Result<Vec<u8>>>) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let named = paths.iter().zip(files).map(|(path, bytes)| {
+        let (name, bytes) = (
+            path.display().to_string(),
+            bytes.map_err(|error| unreadable(path, &error))?,
+        );
+        match bytes.starts_with(b"{") {
+            true => Err(Failure::no(format!(
+                "{name}: this is JSON, such as a report (--json); replay needs a file of --record"
+            ))),
+            false => Ok((name, bytes)),
+        }
+    });
+    named.collect()
 }
 
 /// Why no window was evaluated, for each rule with a reason.

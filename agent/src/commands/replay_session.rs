@@ -21,6 +21,7 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
     };
     for (flag, is_given) in [
         ("--apply", args.apply.is_some()),
+        ("--contract", args.contract.is_some()),
         ("--csv", args.csv.is_some()),
         ("--html", args.html.is_some()),
         ("--svg", args.svg.is_some()),

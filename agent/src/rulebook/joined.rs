@@ -2,6 +2,8 @@
 //! that watched all of them would show them. Efficiencies of a complete job need only the share of time that
 //! each rank is outside MPI, and its node.
 
+mod reports;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -16,6 +18,7 @@ use profile::{
     Snapshot, Steps, mpi, probe::ProbeSelector,
 };
 
+pub(crate) use self::reports::rank_reports;
 use super::replay::{Unreadable, merged};
 
 /// A running total: its first and its newest value.

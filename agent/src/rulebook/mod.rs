@@ -21,7 +21,7 @@ mod texts;
 mod values;
 mod warm_up;
 
-pub(crate) use joined::joined;
+pub(crate) use joined::{joined, rank_reports};
 pub(crate) use live::RuleConflict;
 pub(crate) use places::ProbePlaces;
 pub(crate) use probe_requests::facts;
@@ -43,7 +43,7 @@ use job::{Member, Variables};
 use plan::{MarkKind, Mode};
 use profile::cost::Estimate;
 use profile::probe::Wanted;
-use profile::{Iterations, RegionsView, RuleView};
+use profile::{Iterations, MatrixView, RegionsView, RuleView};
 use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing, TrialProgress};
 use session::request::Settings;
 
@@ -174,6 +174,13 @@ impl RuleBook {
     ) {
         if let Some(recorder) = &mut self.recorder {
             recorder.estimates(ProcessId(slot), Time(now_ns), of, is_end);
+        }
+    }
+
+    /// Records what ranks have sent to each other, if a recording is being made.
+    pub(crate) fn record_sent(&mut self, matrix: impl FnOnce() -> MatrixView, now_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sent(Time(now_ns), &matrix());
         }
     }
 

@@ -2,7 +2,7 @@
 //! Evaluates nothing. If something cannot be recorded, it is counted, and the session continues.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Write},
     time::{SystemTime, UNIX_EPOCH},
@@ -13,9 +13,9 @@ use job::monotonic_ns;
 use plan::MarkKind;
 use profile::cost::Estimate;
 use profile::probe::{Probe, number_of};
-use profile::{Iterations, Reading, RegionsView};
+use profile::{Iterations, MatrixView, Messages, Reading, RegionsView};
 use recording::{
-    Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
+    Captured, CapturedType, Header, MissingReason, PAIRS_MAX, ProbeDefinition, ProbeKey, ProbePlace, Record,
     RecordingWriter,
 };
 use rules::{Observation, ProcessFacts, ProcessId, Scalar, Time};
@@ -47,6 +47,10 @@ pub(crate) struct Recorder {
     probes: Vec<Defined>,
     /// Functions that were recorded as estimated.
     estimated: BTreeSet<(ProcessId, ProbeKey)>,
+    /// Functions with calls that had not returned at the last reading.
+    open: BTreeSet<(ProcessId, ProbeKey)>,
+    /// What ranks had sent to each other at the last record of it.
+    sent: BTreeMap<(u32, u32), Messages>,
     /// The number of the next definition.
     next: u32,
     /// Records that are missing: too large, or after the recording stopped.
@@ -119,6 +123,8 @@ impl Recorder {
             defined: false,
             probes: Vec::new(),
             estimated: BTreeSet::new(),
+            open: BTreeSet::new(),
+            sent: BTreeMap::new(),
             next: 0,
             lacks: 0,
         })
@@ -244,6 +250,21 @@ impl Recorder {
         }
     }
 
+    /// Records what ranks have sent to each other, if they have sent more.
+    pub(super) fn sent(&mut self, time: Time, matrix: &MatrixView) {
+        let more = matrix.sent.iter().filter(|pair| {
+            let before = self.sent.insert((pair.from, pair.to), pair.of);
+            before != Some(pair.of)
+        });
+        let more: Vec<(u32, u32, u64, u64)> = more
+            .map(|pair| (pair.from, pair.to, pair.of.count, pair.of.bytes))
+            .collect();
+        for pairs in more.chunks(PAIRS_MAX) {
+            let (pairs, cut) = (pairs.to_vec(), matrix.cut as u64);
+            self.put(&Record::Sent { time, pairs, cut });
+        }
+    }
+
     pub(super) fn left(&mut self, process: ProcessId, time: Time) {
         self.put(&Record::ProcessLeft { process, time });
     }
@@ -323,10 +344,10 @@ impl Recorder {
     /// Records the counters of a process for each probed function.
     pub(super) fn totals(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
         self.define(probes);
-        let (process, time) = (ProcessId(slot), Time(reading.at_ns));
+        let (process, time, mut calls) = (ProcessId(slot), Time(reading.at_ns), Vec::new());
         for (index, totals) in reading.totals.iter().enumerate() {
             let Some(defined) = self.probes.get(index) else {
-                return;
+                break;
             };
             let of_entry = (defined.entry, totals.calls, 0);
             let of_span = defined
@@ -342,6 +363,24 @@ impl Recorder {
                 });
             }
         }
+        for (index, defined) in (0..).zip(&self.probes).filter(|(_, defined)| defined.is_timed) {
+            let probe = defined.span;
+            let open = reading.open.iter().filter(|(open, _)| *open == index);
+            let open_ns: u64 = open.map(|(_, lasted_ns)| lasted_ns).sum();
+            let was_open = self.open.remove(&(process, probe));
+            if open_ns > 0 {
+                self.open.insert((process, probe));
+            }
+            if open_ns > 0 || was_open {
+                calls.push(Record::OpenCalls {
+                    probe,
+                    process,
+                    time,
+                    open_ns,
+                });
+            }
+        }
+        calls.iter().for_each(|record| self.put(record));
     }
 
     pub(super) fn hit(&mut self, hit: &HitRecord, texts: &Texts, probes: &[Probe]) {
@@ -492,84 +531,4 @@ pub(super) fn raw(captured: &Captured, type_name: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use recording::{BLOCK_TARGET, Reader};
-
-    use super::*;
-
-    fn recorder(name: &std::path::Path, limit: u64) -> Recorder {
-        let name = name.to_str().unwrap();
-        let recorder = Recorder::create(name, "node17", "solver".to_owned(), []).unwrap();
-        Recorder { limit, ..recorder }
-    }
-
-    /// Records ticks whose times cannot be compressed.
-    fn ticks(recorder: &mut Recorder, count: u64) {
-        let mut time = 1_u64;
-        for _ in 0..count {
-            time = time.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            recorder.ticked(Time(time >> 24));
-        }
-    }
-
-    #[test]
-    fn a_recording_has_a_bound_and_is_complete_up_to_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let name = folder.path().join("run.rec");
-        let limit = TAIL_BYTES + 1_000_000;
-        let mut recorder = recorder(&name, limit);
-        ticks(&mut recorder, 1_000);
-        assert_eq!(recorder.news(), None);
-        ticks(&mut recorder, 400_000);
-        let news = recorder.news().unwrap();
-        assert!(
-            news.contains("run.rec ends here: it would have more than"),
-            "{news}"
-        );
-        assert_eq!(recorder.news(), None, "it is said once");
-        let lacks = recorder.lacks;
-        let error = recorder.finish().unwrap_err().to_string();
-        assert!(error.contains(&format!("lacks {lacks} records")), "{error}");
-        let bytes = std::fs::read(&name).unwrap();
-        assert!((1_000_000 - BLOCK_TARGET..limit as usize).contains(&bytes.len()));
-        let mut count = 0;
-        for record in Reader::new(&bytes).unwrap() {
-            record.expect("it is whole, and has its end");
-            count += 1;
-        }
-        assert_eq!(count + lacks, 401_000);
-    }
-
-    #[test]
-    fn what_cannot_be_written_is_shown_with_the_reason_and_nothing_comes_after_it() {
-        let mut recorder = recorder("/dev/full".as_ref(), BYTES_MAX);
-        ticks(&mut recorder, 200_000);
-        let news = recorder.news().unwrap();
-        assert!(news.contains("No space left"), "{news}");
-        let error = recorder.finish().unwrap_err().to_string();
-        assert!(
-            error.contains("/dev/full lacks 200000 records: it could not be written: No space left"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn what_was_captured_is_the_same_after_recording() {
-        for (bits, type_name) in [
-            (u64::MAX, "i64"),
-            (u64::MAX, "u64"),
-            (1.5_f64.to_bits(), "f64"),
-            (u64::from(1.5_f32.to_bits()), "f32"),
-            (0xfe, "i8"),
-            (1, "bool"),
-            (65, "char"),
-        ] {
-            let again = raw(&captured(bits, type_name), type_name).unwrap();
-            assert_eq!(
-                number_of(again, type_name),
-                number_of(bits, type_name),
-                "{type_name}"
-            );
-        }
-    }
-}
+mod tests;

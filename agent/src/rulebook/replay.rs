@@ -150,7 +150,7 @@ pub(crate) fn replay(
 }
 
 /// The error names the host if there are several recordings, and the file if there is one.
-fn named(recordings: &[(String, Vec<u8>)], broken: Broken) -> Unreadable {
+pub(super) fn named(recordings: &[(String, Vec<u8>)], broken: Broken) -> Unreadable {
     match recordings {
         [(name, _)] => Unreadable(name.clone(), broken.error),
         _ => Unreadable(broken.host, broken.error),
@@ -221,12 +221,14 @@ impl RuleBook {
             } => {
                 functions.count(probe, process, time, (count, duration_sum_ns));
             }
-            // Losses without a process affect no window, and the summary at the end no rule; the caller
+            // Losses without a process, calls that last and messages affect no window, and the summary at the end no rule; the caller
             // handles the others.
             Record::Loss { .. }
             | Record::Iterations { .. }
             | Record::Regions { .. }
             | Record::Estimated { .. }
+            | Record::OpenCalls { .. }
+            | Record::Sent { .. }
             | Record::Marked { .. }
             | Record::Tick { .. }
             | Record::RuleSet { .. } => {}

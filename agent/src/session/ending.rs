@@ -146,7 +146,7 @@ impl Session {
 
     /// Nothing follows: completes the trace, and takes the last snapshot.
     fn show_last(&mut self, last: &mut Closing) -> Result<Vec<Event>, Failure> {
-        self.measuring.read_matrix(true).map_err(kernel_failure)?;
+        self.measure(Measuring::read_messages).map_err(kernel_failure)?;
         // For repairs that were reverted at the end, shows the command with which they stay.
         for rule in self.parts.changes.repairs_ended() {
             let command = self.showing().1.repair(&rule).stays();

@@ -60,6 +60,8 @@ pub const TEXT_MAX: usize = 4096;
 pub const CAPTURES_MAX: usize = 16;
 /// Free-text pairs in a header.
 pub const NOTES_MAX: usize = 64;
+/// Pairs of ranks in one record.
+pub const PAIRS_MAX: usize = 2000;
 /// Bytes of one record; suffices for the facts of a process with some thousand libraries.
 pub const RECORD_MAX: usize = 256 << 10;
 /// Bytes of one block, compressed or not.

@@ -183,6 +183,23 @@ pub enum Record {
         #[serde(with = "bits")]
         watched: f64,
     },
+    /// How long the calls of a function have lasted that have not returned yet; they are in no total. Holds until the
+    /// next record of the same.
+    OpenCalls {
+        probe: ProbeKey,
+        process: ProcessId,
+        time: Time,
+        open_ns: u64,
+    },
+    /// What ranks have sent to each other since the begin of the session, for pairs that have sent more since the last
+    /// record.
+    Sent {
+        time: Time,
+        /// Ranks of sender and receiver, messages, and bytes; at most [`super::PAIRS_MAX`].
+        pairs: Vec<(u32, u32, u64, u64)>,
+        /// Pairs that are not recorded.
+        cut: u64,
+    },
     /// A finding, change or verdict of the session, as it was reported to the user.
     Marked {
         time: Time,
@@ -295,6 +312,8 @@ impl Record {
             | Record::LoopWatermark { time, .. }
             | Record::Variable { time, .. }
             | Record::Estimated { time, .. }
+            | Record::OpenCalls { time, .. }
+            | Record::Sent { time, .. }
             | Record::Marked { time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
@@ -367,6 +386,9 @@ impl Record {
             Record::ProbeTotals {
                 probe, process, time, ..
             }
+            | Record::OpenCalls {
+                probe, process, time, ..
+            }
             | Record::Estimated {
                 probe, process, time, ..
             } => (Some(time), Some(process), Some(probe)),
@@ -387,6 +409,7 @@ impl Record {
                 (Some(time), process.as_mut(), None)
             }
             Record::Tick { time }
+            | Record::Sent { time, .. }
             | Record::RuleSet { time, .. }
             | Record::Marked { time, .. }
             | Record::Loss { time, .. } => (Some(time), None, None),

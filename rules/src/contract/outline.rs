@@ -9,6 +9,8 @@ pub struct StreamOutline {
     pub from: Vec<String>,
     pub to: Vec<String>,
     pub item_bytes: Option<f64>,
+    /// Receivers share the items; otherwise each of them gets every one.
+    pub is_on_demand: bool,
 }
 
 /// A module of a contract, with what its first computation takes and gives.
@@ -31,6 +33,7 @@ impl Contract {
             from: names(&stream.from),
             to: names(&stream.to),
             item_bytes: stream.item_bytes,
+            is_on_demand: stream.on_demand,
         };
         self.streams.iter().map(outline).collect()
     }

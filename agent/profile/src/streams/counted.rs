@@ -296,6 +296,7 @@ impl Counted<'_> {
             items_are: ItemsAre::Bytes,
             item_bytes: 1.0,
             item: Some("1B".to_owned()),
+            is_on_demand: pipe.to.len() > 1,
             sent: summed(&pipe.from, false),
             received: summed(&pipe.to, true),
             basis,

@@ -60,9 +60,14 @@ impl ContractFollower {
         }
     }
 
+    /// Why no window is judged, or none any more.
+    pub fn not_judged(&self) -> Option<&NotJudged> {
+        self.ended.as_ref().or(self.windows.not_begun())
+    }
+
     pub fn view(&self) -> ContractView {
         let summary = self.watch.summary();
-        let why = self.ended.as_ref().or(self.windows.not_begun());
+        let why = self.not_judged();
         ContractView {
             window: (summary.windows > 0).then(|| self.watch.last_window(self.windows.end_s())),
             not_judged: why.map(ToString::to_string),

@@ -166,7 +166,7 @@ fn stream_lines(seen: &ObservedGraph, stream: &ObservedStream, out: &mut String)
         .item
         .as_ref()
         .map_or(String::new(), |item| format!(", item: {item}"));
-    let kind = if stream.received.len() > 1 {
+    let kind = if stream.is_on_demand {
         ", kind: on-demand"
     } else {
         ""
@@ -262,34 +262,41 @@ fn work_lines(seen: &ObservedGraph, at: usize, module: &ObservedModule, out: &mu
 }
 
 /// The requirements that determine all rates: what was seen at the first sink, or if that does not suffice at
-/// all sinks, all sources, or all modules.
+/// all sinks, at all sources, or at as many modules as are needed.
 fn required(seen: &ObservedGraph, name: &str, body: &str) -> Result<(String, Assessment), NotLearned> {
+    let assessed = |chosen: &[usize]| {
+        let requirements = requirements(seen, chosen);
+        let source = format!("contract: {name}\nabout: learned\n{body}{requirements}");
+        let (assessment, _) = Contract::parse(&source)?.capacity()?;
+        Ok::<_, Vec<Diagnostic>>((requirements, assessment))
+    };
     let all = 0..seen.modules.len();
     let sinks: Vec<usize> = all.clone().filter(|&at| seen.outputs(at).is_empty()).collect();
     let sources: Vec<usize> = all.clone().filter(|&at| seen.inputs(at).is_empty()).collect();
-    let mut refused = Vec::new();
-    for chosen in [
-        sinks.first().copied().into_iter().collect(),
-        sinks,
-        sources,
-        all.collect(),
-    ] {
-        let requirements = requirements(seen, &chosen);
-        let source = format!("contract: {name}\nabout: learned\n{body}{requirements}");
-        let known = Contract::parse(&source).and_then(|contract| {
-            let (assessment, _) = contract.capacity()?;
-            Ok(assessment)
-        });
-        match known {
-            Ok(assessment) if assessment.raised.is_empty() => return Ok((requirements, assessment)),
-            Ok(_) => {}
-            Err(wrong) => refused = wrong,
+    for chosen in [&sinks[..sinks.len().min(1)], &sinks, &sources] {
+        if let Ok((requirements, assessment)) = assessed(chosen)
+            && assessment.raised.is_empty()
+        {
+            return Ok((requirements, assessment));
         }
     }
-    let first = refused.first().map(|wrong: &Diagnostic| wrong.message.clone());
-    Err(NotLearned::Refused(first.unwrap_or_else(|| {
-        "requirements that are seen to hold contradict each other".to_owned()
-    })))
+    let is_end = |at: &usize| sinks.contains(at) || sources.contains(at);
+    let inner: Vec<usize> = all.filter(|at| !is_end(at)).collect();
+    let mut chosen = [sinks.as_slice(), &sources, &inner].concat();
+    let mut known = assessed(&chosen);
+    for at in chosen.clone().into_iter().rev() {
+        let others: Vec<usize> = chosen.iter().copied().filter(|other| *other != at).collect();
+        let without = assessed(&others);
+        if known.is_ok() && without.is_ok() {
+            (chosen, known) = (others, without);
+        }
+    }
+    match known {
+        Ok((requirements, assessment)) if assessment.raised.is_empty() => Ok((requirements, assessment)),
+        Ok(_) => Err("requirements that are seen to hold contradict each other".to_owned()),
+        Err(wrong) => Err(wrong.first().map_or(String::new(), |wrong| wrong.message.clone())),
+    }
+    .map_err(NotLearned::Refused)
 }
 
 fn requirements(seen: &ObservedGraph, modules: &[usize]) -> String {

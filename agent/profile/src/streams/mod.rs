@@ -11,6 +11,9 @@ mod counted;
 mod drift;
 mod follower;
 mod learn;
+mod patterns;
+#[cfg(test)]
+mod patterns_tests;
 mod pipes;
 mod policy;
 #[cfg(test)]
@@ -23,6 +26,8 @@ mod ranks_tests;
 mod stages;
 #[cfg(test)]
 mod stages_tests;
+mod standing;
+mod target;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -97,6 +102,8 @@ pub struct ObservedStream {
     pub item_bytes: f64,
     /// Such as `1MB`, in the units of a contract; `None` if their size is not known.
     pub item: Option<String>,
+    /// Receivers share the items; otherwise each of them gets every one.
+    pub is_on_demand: bool,
     pub sent: Vec<End>,
     pub received: Vec<End>,
     /// How the items were counted.

@@ -207,10 +207,13 @@ impl Policy {
         })
     }
 
-    /// The contract with the measured times of all modules in place of those that it states.
+    /// The contract with the measured times of all modules, and items in an activation, in place of those that it states.
     fn as_measured(&self, all: &[MeasuredModule], known: &BTreeMap<String, u32>) -> Result<Contract, String> {
         let mut contract = self.contract.clone();
         for one in all {
+            for (stream, items) in &one.items {
+                contract.measure_items(&one.name, stream, *items)?;
+            }
             if let Some(busy_s) = one.busy_s() {
                 contract.measure(&one.name, busy_s, known.get(&one.name).copied())?;
             }

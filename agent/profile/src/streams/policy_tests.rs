@@ -85,6 +85,7 @@ impl ModelProgram {
                 name: format!("from {}", MODULES[at]),
                 items_are: ItemsAre::Messages,
                 item_bytes: 1.0,
+                is_on_demand: false,
                 item: Some("1B".to_owned()),
                 sent: end(at),
                 received: end(at + 1),

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::counted::Names;
+use super::patterns::with_patterns;
 use super::{
     CalledTotals, End, ItemsAre, ModuleProcesses, NotLearned, ObservedGraph, ObservedModule, ObservedStream,
     RankReport, RankTotals, TimeShares,
 };
 use crate::format::{count, significant};
-use crate::statistics::ratio;
 
 /// A rank that spends less than this share of its time in collectives does not wait for others in them.
 const COLLECTIVE_SHARE: f64 = 0.01;
 
-/// Relative difference of the counts of two inputs that belong to one activation.
-const INPUTS_DIFFER: f64 = 0.05;
+/// A rank that waits in calls of an unknown kind for less than this share of its time is in no doubt.
+const DOUBTFUL_SHARE: f64 = 0.05;
 
 /// Fewer slices give no intervals.
 const SLICES_MIN: usize = 3;
@@ -61,6 +61,14 @@ fn kind(function: &str) -> CallKind {
         _ if has(&["wait", "test"]) => CallKind::Completes,
         _ => CallKind::Local,
     }
+}
+
+/// What a function makes requests for; `None` if it completes by itself.
+fn requested(function: &str) -> Option<CallKind> {
+    let name = function.to_ascii_lowercase();
+    let name = name.trim_start_matches('p').trim_start_matches("mpi_");
+    let is_request = name.starts_with('i') && !name.contains("probe") || name.contains("_init");
+    is_request.then(|| kind(function))
 }
 
 /// What each rank did between the first report and the last.
@@ -113,14 +121,34 @@ impl Ranks<'_> {
         names.cloned().collect()
     }
 
-    /// Waiting for requests is classified by what the rank requests: without sends it receives, and the reverse.
-    fn shares(&self, rank: u32) -> TimeShares {
+    /// Whether the rank has requested calls of a kind.
+    fn requests(&self, rank: u32, wanted: CallKind) -> bool {
+        let names = self.names(rank, wanted);
+        names.iter().any(|name| requested(name) == Some(wanted))
+    }
+
+    /// It waits for requests of both kinds.
+    fn is_in_doubt(&self, rank: u32) -> bool {
+        let both = [CallKind::Receives, CallKind::Sends]
+            .iter()
+            .all(|kind| self.requests(rank, *kind));
+        both && self.calls(rank, CallKind::Completes).0 > DOUBTFUL_SHARE * self.seconds
+    }
+
+    /// Waiting for requests is that for sends if the rank requests nothing else, or if its requests were made before
+    /// and it does not receive.
+    fn shares(&self, known: &Ranks<'_>, rank: u32) -> TimeShares {
         let (mut receiving, received) = self.calls(rank, CallKind::Receives);
         let (mut sending, sent) = self.calls(rank, CallKind::Sends);
         let (completing, _) = self.calls(rank, CallKind::Completes);
-        match received > 0.0 || sent == 0.0 {
-            true => receiving += completing,
-            false => sending += completing,
+        let [receives, sends] = [CallKind::Receives, CallKind::Sends].map(|kind| known.requests(rank, kind));
+        let are_sends = match (receives, sends) {
+            (false, false) => received == 0.0 && sent > 0.0,
+            (receives, _) => !receives,
+        };
+        match are_sends {
+            true => sending += completing,
+            false => receiving += completing,
         }
         let in_mpi = self.totals(rank, |one| one.mpi_runqueue_time_s);
         let waits = (self.totals(rank, |one| one.runqueue_time_s) - in_mpi).max(0.0);
@@ -138,9 +166,7 @@ pub fn observed_ranks(reports: &[RankReport]) -> Result<ObservedGraph, NotLearne
     let ([first, ..], true) = (reports.as_slice(), reports.len() > SLICES_MIN) else {
         return Err(NotLearned::TooFew);
     };
-    let seen = counted_ranks(first, &reports)?;
-    one_activation(&seen)?;
-    Ok(seen)
+    with_patterns(counted_ranks(first, &reports)?)
 }
 
 /// What the ranks did from the first of these reports to the last. Which modules and streams there are follows
@@ -170,6 +196,10 @@ pub fn counted_ranks(begin: &RankReport, reports: &[&RankReport]) -> Result<Obse
         slices_ns: slices(reports, |a, b| ((b.elapsed_s - a.elapsed_s) * 1e9) as u64),
         ..ObservedGraph::default()
     };
+    let completing = all.iter().filter(|rank| known.is_in_doubt(**rank));
+    seen.doubts.extend(completing.map(|rank| {
+        format!("rank {rank} requests sends and receives, and waits for both in one call: that is counted as waiting for input")
+    }));
     let mut names = Names::default();
     for role in &roles {
         let name = names.unique(&role_name(role));
@@ -224,6 +254,7 @@ fn stream(
         items_are: ItemsAre::Messages,
         item_bytes,
         item: Some(format!("{}B", significant(item_bytes, 9))),
+        is_on_demand: false,
         sent: end(from),
         received: end(to),
         basis: format!(
@@ -355,7 +386,7 @@ fn role_name(role: &[u32]) -> String {
 }
 
 fn module(known: &Ranks<'_>, ranks: &Ranks<'_>, role: &[u32], name: String) -> ObservedModule {
-    let shares: Vec<TimeShares> = role.iter().map(|rank| ranks.shares(*rank)).collect();
+    let shares: Vec<TimeShares> = role.iter().map(|rank| ranks.shares(known, *rank)).collect();
     let mean = |share: fn(&TimeShares) -> f64| shares.iter().map(share).sum::<f64>() / shares.len() as f64;
     let listed: Vec<String> = role.iter().map(u32::to_string).collect();
     let calls: BTreeSet<String> = role
@@ -380,27 +411,4 @@ fn module(known: &Ranks<'_>, ranks: &Ranks<'_>, role: &[u32], name: String) -> O
         processes: ModuleProcesses::Ranks(role.to_vec()),
         counted: role.iter().map(|rank| ranks.all_calls(*rank)).sum(),
     }
-}
-
-/// A module takes an item of each of its streams in an activation: it takes equally many of each.
-fn one_activation(seen: &ObservedGraph) -> Result<(), NotLearned> {
-    for module in 0..seen.modules.len() {
-        let inputs = seen.inputs(module);
-        let Some(((first, one), others)) = inputs.split_first() else {
-            continue;
-        };
-        for (other, end) in others {
-            let relative = ratio(&end.items, &one.items).value;
-            if (relative - 1.0).abs() > INPUTS_DIFFER {
-                return Err(NotLearned::NoStreamProgram(format!(
-                    "{} takes {} items of {} for one of {}: which of them belong to one activation is not known",
-                    seen.modules[module].name,
-                    significant(relative, 3),
-                    seen.streams[*other].name,
-                    seen.streams[*first].name
-                )));
-            }
-        }
-    }
-    Ok(())
 }

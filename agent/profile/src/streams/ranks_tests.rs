@@ -4,10 +4,10 @@ use super::tests::assert_learned;
 use super::*;
 
 /// Functions that a rank calls, with the share of its time in each, and its share of waiting for a CPU.
-type Calling<'a> = (&'a [(&'a str, f64)], f64);
+pub(super) type Calling<'a> = (&'a [(&'a str, f64)], f64);
 
 /// Reports every two seconds of ranks that call functions and send messages.
-fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
+pub(super) fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
     let report = |at: u64| {
         let seconds = at as f64;
         let totals = |(rank, (calls, runqueue)): (usize, &Calling<'_>)| RankTotals {
@@ -190,6 +190,111 @@ fn messages_are_the_items_of_a_contract_and_each_module_is_judged() {
     // By name: rank0, rank3, rank4, rank5, ranks1_2.
     assert_eq!(verdicts, [Blocked, Starved, Starved, Starved, ComputeBound]);
     assert!(watch.has_sizes().is_err(), "bytes of pipes could not be counted");
+}
+
+#[test]
+fn numbers_that_the_program_does_not_have_are_said_once_with_what_was_measured() {
+    // It collects twelve pictures of 1 244 164 bytes, and films have 2 097 156.
+    let sized = [
+        ("groups: 1/12", "groups: 1/6"),
+        ("to: rank3}", "to: rank3, item: 2MB}"),
+    ];
+    let sized = [&sized[..], &[("to: rank5}", "to: rank5, item: 2.1MB}")]].concat();
+    let text = sized
+        .iter()
+        .fold(REQUIRED.replace("RATE", "9.8"), |text, (from, to)| {
+            assert!(text.contains(from), "{text}");
+            text.replace(from, to)
+        });
+    let contract = Contract::parse(&text).unwrap();
+    let mut watch = ContractWatch::of(&contract, &contract.assess().unwrap()).unwrap();
+    let reports = film();
+    let window: Vec<&RankReport> = reports[2..7].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    let lines: Vec<Vec<String>> = (1..=5)
+        .map(|end| watch.window(f64::from(end), &seen).unwrap())
+        .collect();
+    let advice = "`contract learn` makes one of the program as it is";
+    let expected = [
+        format!(
+            "      3 s  rank3 sends 0.0833 items of groups in an activation, and the contract states 0.167: measured \
+             [0.0833, 0.0833]; {advice}"
+        ),
+        format!(
+            "      3 s  an item of pictures has 1.19 MiB, and the contract states 1.91 MiB: measured [1.19 MiB, 1.19 MiB]; \
+             {advice}"
+        ),
+    ];
+    assert_eq!(lines[2], expected);
+    let others = [&lines[..2], &lines[3..]].concat();
+    assert!(others.iter().all(Vec::is_empty), "{others:?}");
+}
+
+#[test]
+fn targets_follow_from_the_items_that_were_measured() {
+    // Twelve pictures are grouped, and the contract states 24.
+    let contract = Contract::parse(&REQUIRED.replace("RATE", "9.8").replace("1/12", "1/24")).unwrap();
+    let mut watch = ContractWatch::of(&contract, &contract.assess().unwrap()).unwrap();
+    let target = |watch: &ContractWatch, feature: &str| {
+        let rates = watch.last_window(1.0).rates;
+        rates.iter().find(|rate| rate.feature == feature).unwrap().target
+    };
+    assert!((target(&watch, "pictures") / (9.8 * 24.0) - 1.0).abs() < 1e-6);
+    let reports = film();
+    let window: Vec<&RankReport> = reports[2..7].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    let lines: Vec<String> = (1..=6)
+        .flat_map(|end| watch.window(f64::from(end), &seen).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0]
+            .contains("rank3 sends 0.0833 items of groups in an activation, and the contract states 0.0417")
+    );
+    for (feature, least) in [("film", 9.8), ("pictures", 9.8 * 12.0), ("rank0", 9.8 * 12.0)] {
+        let target = target(&watch, feature);
+        assert!((target / least - 1.0).abs() < 1e-6, "{feature}: {target}");
+    }
+    assert!(watch.summary().holds, "{:?}", watch.summary().lines());
+    // What acts takes them, too; and so do other requirements.
+    let measured = watch.measured();
+    let rank3 = measured.iter().find(|one| one.name == "rank3").unwrap();
+    assert!(
+        matches!(&rank3.items[..], [(stream, items)] if stream == "groups" && (items * 12.0 - 1.0).abs() < 1e-9)
+    );
+    let mut other = contract.clone();
+    other.require("film >= 5/s").unwrap();
+    watch.require(&other, &other.assess().unwrap()).unwrap();
+    assert!(
+        (target(&watch, "pictures") / 60.0 - 1.0).abs() < 1e-6,
+        "{}",
+        target(&watch, "pictures")
+    );
+}
+
+#[test]
+fn groups_that_are_counted_before_or_after_the_end_of_a_window_are_no_drift() {
+    let mut watch = film_watch();
+    let mut seen = counted_ranks(&film()[0], &[&film()[0], &film()[1]]).unwrap();
+    let has_groups =
+        |stream: &ObservedStream| ["rank3_to_rank4", "rank4_to_rank5"].contains(&stream.name.as_str());
+    for (end, (pictures, sent)) in
+        (1..).zip([(24.0, 3.0), (24.0, 3.0), (24.0, 4.0), (24.0, 4.0), (24.0, 1.0)])
+    {
+        for stream in &mut seen.streams {
+            let items = if has_groups(stream) { sent } else { pictures };
+            stream
+                .sent
+                .iter_mut()
+                .chain(&mut stream.received)
+                .for_each(|end| end.items = vec![items]);
+        }
+        let lines = watch.window(f64::from(end), &seen).unwrap();
+        assert!(
+            lines.iter().all(|line| !line.contains("in an activation")),
+            "{lines:?}"
+        );
+    }
 }
 
 #[test]

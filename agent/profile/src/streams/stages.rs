@@ -150,6 +150,7 @@ fn stream(
         items_are: ItemsAre::Messages,
         item_bytes: 1.0,
         item: None,
+        is_on_demand: false,
         basis: format!(
             "{} calls of {} and {} of {}",
             number(&sent),

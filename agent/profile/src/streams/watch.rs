@@ -8,9 +8,12 @@ use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
 use super::bottleneck::bottleneck;
 use super::counted::Names;
 use super::drift::Drift;
-use super::{End, ItemsAre, MeasuredModule, ObservedGraph, ObservedModule, ObservedStream, Pipe, Pipeline};
+use super::patterns::SameStream;
+use super::standing::Standing;
+use super::target::{Target, line};
+use super::{End, MeasuredModule, ObservedGraph, ObservedModule, ObservedStream, Pipe, Pipeline};
 use crate::format::significant;
-use crate::statistics::{Estimate, rate};
+use crate::statistics::Estimate;
 use crate::stream_views::{
     Bottleneck, ModuleVerdict, TimeShares, WINDOWS_BELOW, WatchSummary, WatchedModule, WatchedRate,
     WatchedWindow, WindowRate,
@@ -18,12 +21,6 @@ use crate::stream_views::{
 
 /// A rate that exceeds its target by less than this share is no waste.
 const WASTE_SHARE: f64 = 0.1;
-
-/// The weight of the newest window in a smoothed rate.
-const NEWEST_WEIGHT: f64 = 0.4;
-
-/// Bytes that move at once: a count of bytes is uncertain by them.
-const BLOCK_BYTES: f64 = 65536.0;
 
 /// Why a contract cannot be compared with a program.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -41,7 +38,7 @@ pub enum NotComparable {
 /// The targets of a contract, and what came of them.
 #[derive(Clone, Debug)]
 pub struct ContractWatch {
-    name: String,
+    contract: Contract,
     targets: Vec<Target>,
     modules: BTreeMap<String, Mean>,
     bottleneck: Option<Bottleneck>,
@@ -53,39 +50,6 @@ pub struct ContractWatch {
     /// A rate was violated that is no longer required.
     was_violated: bool,
     drift: Drift,
-}
-
-/// A rate that the contract requires of a module or a stream. It needs no other rate to be judged.
-#[derive(Clone, Debug)]
-struct Target {
-    feature: String,
-    /// The contract states it; the others follow from it.
-    is_stated: bool,
-    least: f64,
-    /// The module whose end of the stream is counted.
-    module: String,
-    stream: String,
-    from: Vec<String>,
-    to: Vec<String>,
-    item_bytes: Option<f64>,
-    /// Activations per item, for a module that is counted by what it sends.
-    factor: f64,
-    is_sent: bool,
-    standing: Standing,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Standing {
-    last: Option<Estimate>,
-    /// The exponentially weighted mean over all windows.
-    smoothed: Option<f64>,
-    below: u32,
-    /// Windows up to now, one after the other, in which the target was reached.
-    windows_met: u32,
-    is_violated: bool,
-    windows_violated: u32,
-    counted: f64,
-    seconds: f64,
 }
 
 /// The mean of a module's shares over windows.
@@ -112,6 +76,7 @@ impl ContractWatch {
                 stream: stream.name.clone(),
                 from: stream.from.clone(),
                 to: stream.to.clone(),
+                is_on_demand: stream.is_on_demand,
                 item_bytes: stream.item_bytes,
                 factor: least / at(module, &stream.name).unwrap_or(least),
                 is_sent,
@@ -149,7 +114,7 @@ impl ContractWatch {
             targets.extend(of_stream(stream));
         }
         Ok(ContractWatch {
-            name: contract.name().to_owned(),
+            contract: contract.clone(),
             targets,
             modules: BTreeMap::new(),
             bottleneck: None,
@@ -157,7 +122,7 @@ impl ContractWatch {
             last: Vec::new(),
             recent: VecDeque::new(),
             was_violated: false,
-            drift: Drift::of(contract),
+            drift: Drift::of(contract, assessment),
         })
     }
 
@@ -190,7 +155,8 @@ impl ContractWatch {
             .targets
             .iter()
             .any(|target| target.standing.windows_violated > 0);
-        self.targets = new.targets;
+        (self.contract, self.targets) = (new.contract, new.targets);
+        self.take_measured();
         Ok(changed)
     }
 
@@ -211,15 +177,46 @@ impl ContractWatch {
     /// # Errors
     /// If there are streams that the contract does not have: what is missing, and what is there instead.
     pub fn is_filled(&self, seen: &ObservedGraph) -> Result<bool, NotComparable> {
+        let seen = &self.as_stated(seen);
         let mut targets = self.targets.iter();
         if targets.all(|target| target.stream_in(seen).is_some()) {
             return Ok(true);
         }
-        let is_known = |stream: &ObservedStream| self.targets.iter().any(|target| target.is(stream, seen));
+        let is_known = |stream: &ObservedStream| self.targets.iter().any(|target| target.has(stream, seen));
         match seen.streams.iter().all(is_known) {
             true => Ok(false),
             false => Err(self.other(seen)),
         }
+    }
+
+    /// Messages between two modules each, as the streams with several ends that the contract states.
+    fn as_stated(&self, seen: &ObservedGraph) -> ObservedGraph {
+        let mut groups: BTreeMap<&str, SameStream> = BTreeMap::new();
+        for target in self
+            .targets
+            .iter()
+            .filter(|target| target.from.len() + target.to.len() > 2)
+        {
+            let streams = seen.streams.iter().enumerate();
+            let parts = streams.filter(|(_, stream)| stream.sent.len() + stream.received.len() == 2);
+            let parts: Vec<usize> = parts
+                .filter(|(_, stream)| target.has(stream, seen))
+                .map(|(at, _)| at)
+                .collect();
+            if !parts.is_empty() {
+                groups.insert(
+                    &target.stream,
+                    SameStream {
+                        parts,
+                        is_on_demand: target.is_on_demand,
+                    },
+                );
+            }
+        }
+        let groups: Vec<SameStream> = groups.into_values().collect();
+        let mut stated = seen.clone();
+        stated.join(&groups);
+        stated
     }
 
     /// The part of a pipeline that the contract is about: pipes between processes with names of its modules.
@@ -250,8 +247,16 @@ impl ContractWatch {
     /// # Errors
     /// If the program does not have the contract's streams.
     pub fn window(&mut self, end_s: f64, seen: &ObservedGraph) -> Result<Vec<String>, NotComparable> {
-        let counts: Option<Vec<Estimate>> = self.targets.iter().map(|target| target.counted(seen)).collect();
-        let counts = counts.ok_or_else(|| self.other(seen))?;
+        let seen = &self.as_stated(seen);
+        if self.targets.iter().any(|target| target.counted(seen).is_none()) {
+            return Err(self.other(seen));
+        }
+        let mut drifted = self.drifted_streams(seen);
+        let counts: Vec<Estimate> = self
+            .targets
+            .iter()
+            .filter_map(|target| target.counted(seen))
+            .collect();
         let seconds = seen.duration_s();
         let mut changed = Vec::new();
         for (target, counted) in self.targets.iter_mut().zip(counts) {
@@ -287,12 +292,14 @@ impl ContractWatch {
                 bottleneck.sentence()
             ));
         }
-        lines.extend(self.drifted(end_s, seen));
+        drifted.extend(self.drifted_times(seen));
+        let drifted = drifted.into_iter();
+        lines.extend(drifted.map(|line| format!("{:>7} s  {line}", significant(end_s, 4))));
         Ok(lines)
     }
 
-    /// A line for each module whose service time is not the stated one.
-    fn drifted(&mut self, end_s: f64, seen: &ObservedGraph) -> Vec<String> {
+    /// A line for each service time of the contract that the program does not have.
+    fn drifted_times(&mut self, seen: &ObservedGraph) -> Vec<String> {
         let of = |module: &ObservedModule| {
             let mut targets = self.targets.iter();
             let rate = targets
@@ -302,10 +309,46 @@ impl ContractWatch {
                 .value;
             self.drift.take(&module.name, module.shares.busy, rate)
         };
-        let lines = seen.modules.iter().filter_map(of);
+        seen.modules.iter().filter_map(of).collect()
+    }
+
+    /// A line for each number of the contract's streams that the program does not have. Targets follow from what was
+    /// measured then.
+    fn drifted_streams(&mut self, seen: &ObservedGraph) -> Vec<String> {
+        let mut lines = Vec::new();
+        let named: BTreeMap<&str, &Target> = self
+            .targets
+            .iter()
+            .map(|target| (target.stream.as_str(), target))
+            .collect();
+        for (name, target) in named {
+            if let Some(stream) = target.stream_in(seen) {
+                lines.extend(self.drift.take_stream(name, stream, seen));
+            }
+        }
+        if !lines.is_empty() {
+            self.take_measured();
+        }
         lines
-            .map(|line| format!("{:>7} s  {line}", significant(end_s, 4)))
-            .collect()
+    }
+
+    /// Replaces what the contract states of items in an activation by what was measured. Where no rates follow from that, the
+    /// targets stay.
+    fn take_measured(&mut self) {
+        let mut contract = self.contract.clone();
+        let mut items = self.drift.items();
+        let is_taken =
+            items.all(|(module, stream, items)| contract.measure_items(module, stream, items).is_ok());
+        drop(items);
+        let assessed = contract.assess().ok().filter(|_| is_taken);
+        let Some(Ok(new)) = assessed.map(|assessment| ContractWatch::of(&contract, &assessment)) else {
+            return;
+        };
+        for target in &mut self.targets {
+            if let Some(new) = new.targets.iter().find(|new| new.feature == target.feature) {
+                (target.least, target.factor) = (new.least, new.factor);
+            }
+        }
     }
 
     /// The modules of a window that has been judged, with the rates of their activations.
@@ -318,6 +361,12 @@ impl ContractWatch {
                 holds: module.shares.holds(),
                 rate: target.standing.last?.value,
                 processes: module.processes.clone(),
+                items: self
+                    .drift
+                    .items()
+                    .filter(|(of, ..)| *of == module.name)
+                    .map(|(_, stream, items)| (stream.to_owned(), items))
+                    .collect(),
                 counted_per_s: module.counted / seen.duration_s().max(f64::MIN_POSITIVE),
             })
         };
@@ -405,7 +454,7 @@ impl ContractWatch {
             is_violated: target.standing.is_violated,
         });
         WatchedWindow {
-            contract: self.name.clone(),
+            contract: self.contract.name().to_owned(),
             end_s,
             rates: rates.collect(),
             modules: self.last.clone(),
@@ -432,7 +481,7 @@ impl ContractWatch {
             .iter()
             .map(|(module, mean)| WatchedModule::of(module, mean.shares()));
         WatchSummary {
-            contract: self.name.clone(),
+            contract: self.contract.name().to_owned(),
             windows: self.windows,
             holds: self.windows >= WINDOWS_BELOW
                 && !self.was_violated
@@ -444,99 +493,6 @@ impl ContractWatch {
             modules: modules.collect(),
             bottleneck: self.bottleneck.clone(),
         }
-    }
-}
-
-impl Target {
-    fn is(&self, stream: &ObservedStream, seen: &ObservedGraph) -> bool {
-        let are = |ends: &[End], names: &[String]| {
-            let is_named = |end: &End| names.contains(&seen.modules[end.module].name);
-            ends.len() == names.len() && ends.iter().all(is_named)
-        };
-        are(&stream.sent, &self.from) && are(&stream.received, &self.to)
-    }
-
-    fn stream_in<'a>(&self, seen: &'a ObservedGraph) -> Option<&'a ObservedStream> {
-        seen.streams.iter().find(|stream| self.is(stream, seen))
-    }
-
-    /// The rate in the contract's items or activations; `None` without such a stream. It is uncertain by its
-    /// variation in the window, and by a block or a message.
-    fn counted(&self, seen: &ObservedGraph) -> Option<Estimate> {
-        let stream = self.stream_in(seen)?;
-        let mut ends = if self.is_sent {
-            &stream.sent
-        } else {
-            &stream.received
-        }
-        .iter();
-        let end = ends.find(|end| seen.modules[end.module].name == self.module)?;
-        let (scale, block) = match (stream.items_are, self.item_bytes) {
-            (ItemsAre::Bytes, Some(bytes)) => (stream.item_bytes / bytes, BLOCK_BYTES / stream.item_bytes),
-            (ItemsAre::Bytes, None) => return None,
-            (ItemsAre::Messages, _) => (1.0, 1.0),
-        };
-        let scale = scale * self.factor;
-        let estimate = rate(&end.items, &seen.slices_ns);
-        let block = block / seen.duration_s().max(f64::MIN_POSITIVE);
-        Some(Estimate {
-            value: estimate.value * scale,
-            half: estimate.half.max(block) * scale,
-        })
-    }
-}
-
-/// One line for the rates that have become violated, or are no longer: the one that the contract states, and the
-/// names of the others.
-fn line(changed: &[Target], is_violated: bool, end_s: f64) -> Option<String> {
-    let mut group: Vec<&Target> = changed
-        .iter()
-        .filter(|target| target.standing.is_violated == is_violated)
-        .collect();
-    let stated = group.iter().position(|target| target.is_stated);
-    let first = group.remove(stated.or(group.len().checked_sub(1))?);
-    let others = match &group[..] {
-        [] => String::new(),
-        others => {
-            let names: Vec<&str> = others.iter().map(|target| target.feature.as_str()).collect();
-            format!("; also {}", names.join(", "))
-        }
-    };
-    let what = if is_violated {
-        "violated"
-    } else {
-        "no longer violated"
-    };
-    let rate = first.standing.last.map_or(0.0, |last| last.value);
-    Some(format!(
-        "{:>7} s  {}: {}/s of {}/s, {what}{others}",
-        significant(end_s, 4),
-        first.feature,
-        significant(rate, 3),
-        significant(first.least, 3)
-    ))
-}
-
-impl Standing {
-    /// Whether it has become violated, or is no longer.
-    fn take(&mut self, counted: Estimate, least: f64, seconds: f64) -> bool {
-        let was_violated = self.is_violated;
-        match counted.value + counted.half < least {
-            true => self.below += 1,
-            false => self.below = 0,
-        }
-        match counted.value >= least {
-            true => self.windows_met += 1,
-            false => self.windows_met = 0,
-        }
-        self.is_violated = self.below >= WINDOWS_BELOW;
-        self.windows_violated += u32::from(self.is_violated);
-        self.last = Some(counted);
-        let before = self.smoothed.unwrap_or(counted.value);
-        self.smoothed = Some(before + NEWEST_WEIGHT * (counted.value - before));
-        self.counted += counted.value * seconds;
-        self.seconds += seconds;
-        was_violated != self.is_violated
     }
 }
 

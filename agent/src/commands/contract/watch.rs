@@ -37,7 +37,7 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Slices that wait to be judged: a minute of them. Then looking waits, too.
 const WAITING_MAX: usize = 600;
 
-const NO_WINDOW: &str = "too few reports for a window: it has five, from the first in which a message had arrived at each end of the graph";
+pub(super) const NO_WINDOW: &str = "too few reports for a window: it has five, from the first in which a message had arrived at each end of the graph";
 
 pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
     let stages = &args.stages.stages;
@@ -124,7 +124,7 @@ impl WindowOutputs {
     }
 }
 
-fn failure(why: NotJudged) -> Failure {
+pub(super) fn failure(why: NotJudged) -> Failure {
     use NotLearned::{Filling, Still, TooFew};
     match why {
         // It may be seen when watched for longer.

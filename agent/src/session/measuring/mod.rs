@@ -99,7 +99,7 @@ impl Measuring {
         self.mind_regions(context)?;
         self.mind_counts(context)?;
         self.look_at_cost(context)?;
-        self.read_matrix(false)
+        self.read_matrix(context, false)
     }
 
     /// Compares a report with the contract, and says what has changed.
@@ -128,7 +128,12 @@ impl Measuring {
     /// Reads all data that reports contain.
     pub(super) fn read_all(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.read(context)?;
-        self.read_matrix(true)
+        self.read_messages(context)
+    }
+
+    /// Reads who has sent to whom, even if it was read a moment ago.
+    pub(super) fn read_messages(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.read_matrix(context, true)
     }
 
     /// Whether none of the processes has run between the last two readings, and no change is being judged.

@@ -329,13 +329,18 @@ impl Measuring {
     }
 
     /// Reads the matrix if it is due, or if `must` is set: at the end, and for a complete reading.
-    pub(in crate::session) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
+    pub(super) fn read_matrix(&mut self, context: &mut Context<'_>, must: bool) -> Result<(), KernelError> {
         let began_ns = monotonic_ns();
         if let Some(kernel) = self.probes.kernel()
             && (must || self.profile.matrix.is_due(began_ns))
         {
             let pairs = kernel.pairs()?;
-            self.profile.matrix.take(pairs, (began_ns, monotonic_ns()));
+            let profile = &mut self.profile;
+            profile.matrix.take(pairs, (began_ns, monotonic_ns()));
+            // Ranks of several programs belong to different worlds.
+            if context.target.job.roots.len() < 2 {
+                (context.rules).record_sent(|| profile.matrix.view(&profile.processes), began_ns);
+            }
         }
         Ok(())
     }

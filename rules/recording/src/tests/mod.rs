@@ -198,6 +198,11 @@ fn record() -> impl Strategy<Value = Record> {
             |(process, probe, time, (counted, counted_bytes, from), to, watched)| Record::Estimated {
                 process, probe: ProbeKey(probe), time, counted, counted_bytes, from, to, watched
             }),
+        1 => (small(), process(), time(), number()).prop_map(|(probe, process, time, open_ns)| {
+            Record::OpenCalls { probe: ProbeKey(probe), process, time, open_ns }
+        }),
+        1 => (time(), proptest::collection::vec((small(), small(), number(), number()), 0..4), number())
+            .prop_map(|(time, pairs, cut)| Record::Sent { time, pairs, cut }),
         1 => (time(), text(), text(), text())
             .prop_map(|(time, kind, rule, text)| Record::Marked { time, kind, rule, text }),
         1 => (time(), text(), number()).prop_map(|(time, kind, count)| Record::Loss { time, kind, count }),

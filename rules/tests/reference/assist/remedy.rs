@@ -193,3 +193,30 @@ fn s3_34_nothing_is_changed_where_no_number_of_workers_helps_and_what_binds_is_n
         assert!(why.contains(part), "{why}");
     }
 }
+
+#[test]
+fn s3_33_measured_items_replace_those_that_the_contract_states() {
+    let source = "contract: c\nstreams: {s: {from: a, to: b}, t: {from: b, to: d}}\n\
+                  modules: {a: {gives: {s: 1}}, b: {takes: [s], gives: {t: 1/2}}, d: {takes: [t]}}\nrequire: [t >= 1/s]\n";
+    let mut contract = Contract::parse(source).unwrap();
+    let rate = |contract: &Contract| contract.assess().unwrap().rate("a").unwrap();
+    assert_eq!(rate(&contract), 2.0);
+    contract.measure_items("b", "t", 0.25).unwrap();
+    assert_eq!(rate(&contract), 4.0);
+    for (module, stream, items, part) in [
+        ("b", "s", 1.0, "`b` does not send on `s`"),
+        ("d", "t", 1.0, "`d` does not send on `t`"),
+        ("e", "t", 1.0, "`e` does not send on `t`"),
+        ("b", "u", 1.0, "`b` does not send on `u`"),
+        ("b", "t", 0.0, "0 items are none"),
+        ("b", "t", -1.0, "-1 items are none"),
+        ("b", "t", f64::NAN, "NaN items are none"),
+        ("b", "t", f64::INFINITY, "inf items are none"),
+    ] {
+        assert_eq!(
+            contract.measure_items(module, stream, items),
+            Err(part.to_owned())
+        );
+    }
+    assert_eq!(rate(&contract), 4.0);
+}
