@@ -12,6 +12,7 @@ mod capture;
 mod close;
 mod content;
 mod decide;
+mod extent;
 mod hit_placement;
 mod holds;
 mod initial;
@@ -72,7 +73,7 @@ use tune::TuneState;
 use variables::Variables;
 
 use crate::eval::called::Past;
-use crate::eval::partial::{Content, Past as Contents};
+use crate::eval::partial::{Content, Past as Contents, Room};
 use crate::eval::run::RunState;
 use crate::facts::ProcessFacts;
 use crate::folds::WindowFolds;
@@ -246,12 +247,12 @@ impl Engine {
     }
 }
 
-fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
+fn open(window: &Window, folds: &Arc<WindowFolds>, room: Room, now: Time) -> Open {
     match window.kind {
         WindowKind::Timed(_) => Open::Timed {
             since: now,
             index: 0,
-            pairs: Arc::new(Content::new(Arc::clone(folds))),
+            pairs: Arc::new(Content::new(Arc::clone(folds), room)),
             incomplete: None,
         },
         WindowKind::Probed(_) => Open::Probed(Box::new(Track::new(Arc::clone(folds)))),

@@ -21,7 +21,7 @@ use super::instance_table::{Entry, InstanceTable};
 use super::keyed_intake::{ByKey, Instances, KeyedIntake};
 use super::output::{Dropped, Observation};
 use super::stream::Arrived;
-use crate::eval::partial::Content;
+use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
@@ -66,6 +66,7 @@ struct Local {
 #[derive(Clone, Debug, Default)]
 struct Kept {
     folds: Vec<Arc<crate::folds::WindowFolds>>,
+    room: Room,
     contents: BTreeMap<(usize, u64), Content>,
     incomplete: Vec<(usize, u64, String)>,
 }
@@ -123,7 +124,12 @@ impl Instances for Kept {
     fn take(&mut self, window: usize, index: u64, probe: usize, hit: &Hit) {
         let folds = self.folds.get(window).cloned().unwrap_or_default();
         let content = self.contents.entry((window, index));
-        content.or_insert_with(|| Content::new(folds)).take(probe, hit);
+        let content = content.or_insert_with(|| Content::new(folds, self.room));
+        let had_room = content.has_room();
+        content.take(probe, hit);
+        if had_room && !content.has_room() {
+            self.mark_incomplete(window, index, MORE_THAN_KEPT);
+        }
     }
 
     fn mark_incomplete(&mut self, window: usize, index: u64, reason: &str) {
@@ -149,6 +155,8 @@ impl Node {
         };
         self.watermarks.remove(&process);
         self.processes.insert(process, known);
+        let room = Room::of(self.processes.len());
+        self.rules.iter_mut().for_each(|local| local.kept.room = room);
     }
 
     /// Takes a measurement of this node or of one of its processes.
@@ -285,7 +293,7 @@ impl Local {
             duration_ns,
             captures,
         };
-        if !self.keyed_intake.push(Arrived { probe, hit }) {
+        if !self.keyed_intake.push(Arrived { probe, hit }, self.kept.room) {
             self.dropped.overflow += 1;
             self.late.push(time);
         }

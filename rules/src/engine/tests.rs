@@ -549,6 +549,7 @@ mod changes;
 mod comparing;
 mod following;
 mod hits;
+mod joining;
 mod keywords;
 mod law;
 mod laws;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use super::room::Room;
 use super::source::{cell, holds, key, number_in};
 use super::state::{AggregateState, HitPosition};
 use crate::folds::Source;
@@ -13,15 +14,14 @@ use crate::partial_sum::PartialSum;
 use crate::term::{Field, Term};
 use crate::value::{Key, ProcessId};
 
-/// Hits that are kept of an instance; further ones make it partial.
-const HITS_MAX: usize = 65_536;
-/// States of an instance; further ones make it partial.
-pub(super) const ROWS_MAX: usize = 65_536;
+/// Hits that are kept of an instance in a job of few processes; further ones make it partial.
+const HITS: usize = 65_536;
 
 /// The folded and the kept hits of an instance.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(super) folds: Arc<WindowFolds>,
+    room: Room,
     /// Ordered by process and probe; each has the folds of the probe in the order of its table.
     pub(super) rows: Vec<((ProcessId, usize), Vec<ProcessFold>)>,
     /// For each probe, its hits, if a fold waits for the close.
@@ -29,6 +29,8 @@ pub(crate) struct Content {
     hits: usize,
     states: usize,
     hits_kept: usize,
+    /// Something was left out for lack of room.
+    is_truncated: bool,
     /// Index of the last row found: hits of one process and probe are often consecutive.
     hint: usize,
 }
@@ -61,8 +63,9 @@ impl PartialEq for Content {
 }
 
 impl Content {
-    pub(crate) fn new(folds: Arc<WindowFolds>) -> Content {
+    pub(crate) fn new(folds: Arc<WindowFolds>, room: Room) -> Content {
         Content {
+            room,
             kept: vec![Vec::new(); folds.names.len()],
             folds,
             ..Content::default()
@@ -92,9 +95,14 @@ impl Content {
         self.hits += 1;
         if self.folds.keeps.get(probe) == Some(&true) {
             self.hits_kept += 1;
-            if let Some(kept) = self.kept.get_mut(probe).filter(|_| self.hits_kept <= HITS_MAX) {
+            let has_room = self.hits_kept <= self.room.bound(HITS);
+            self.is_truncated |= !has_room;
+            if let Some(kept) = self.kept.get_mut(probe).filter(|_| has_room) {
                 kept.push(hit.clone());
             }
+        }
+        if self.is_truncated {
+            return;
         }
         let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if !of_probe.is_empty() {
@@ -105,6 +113,7 @@ impl Content {
                     self.states += row.take(fold, hit);
                 }
             }
+            self.is_truncated |= self.states > self.states_max();
         }
     }
 
@@ -142,25 +151,35 @@ impl Content {
         }
     }
 
+    /// The most states that it has room for.
+    pub(super) fn states_max(&self) -> usize {
+        self.room.states(self.folds.folds.len())
+    }
+
     /// False if something was left out.
     pub(crate) fn has_room(&self) -> bool {
-        self.states <= ROWS_MAX && self.hits_kept <= HITS_MAX
+        !self.is_truncated
     }
 
     /// Merges the content of other hits.
     pub(crate) fn merge(&mut self, other: &Content) {
         self.hits += other.hits;
         self.hits_kept += other.hits_kept;
+        self.is_truncated |= other.is_truncated || self.hits_kept > self.room.bound(HITS);
         for (kept, more) in self.kept.iter_mut().zip(&other.kept) {
-            let room = HITS_MAX.saturating_sub(kept.len());
+            let room = self.room.bound(HITS).saturating_sub(kept.len());
             kept.extend(more.iter().take(room).cloned());
         }
         for (of, rows) in &other.rows {
+            if self.is_truncated {
+                return;
+            }
             let (own, more) = row(&mut self.rows, &self.folds, *of, &mut self.hint);
             self.states += more;
             for (row, other) in own.iter_mut().zip(rows) {
                 self.states += row.merge(other);
             }
+            self.is_truncated |= self.states > self.states_max();
         }
     }
 

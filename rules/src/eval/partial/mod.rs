@@ -10,12 +10,14 @@
 mod content;
 mod past;
 mod read;
+mod room;
 mod source;
 mod state;
 
 pub(crate) use content::Content;
 pub(crate) use past::Past;
-pub(crate) use read::{of_values, value};
+pub(crate) use read::{MORE_THAN_KEPT, of_values, value};
+pub(crate) use room::Room;
 pub(crate) use state::{AggregateState, HitPosition};
 
 #[cfg(test)]
