@@ -40,7 +40,7 @@ fn joined(ranks: u32) -> (Engine, Vec<Node>) {
     let checked = rule();
     let nodes = (0..ranks / ON_NODE).map(|id| {
         engine.node_joined(Machine(id));
-        let mut node = Node::new(Machine(id), vec![checked.clone()]);
+        let mut node = Node::new(Machine(id), 0, vec![checked.clone()]);
         for rank in id * ON_NODE..(id + 1) * ON_NODE {
             node.process_joined(ProcessId(rank), &facts(rank));
             engine.process_joined(ProcessId(rank), facts(rank), Time(0));

@@ -11,7 +11,8 @@
 //!
 //! Only the coordinator knows when instances began and ended. It sends a [`Schedule`]: up to the schedule's
 //! reach, a node knows the instance of each of its hits, and reports that time. Reports and schedules may
-//! arrive twice, late and in any order; a report that never arrives is a loss.
+//! arrive twice, late and in any order; a report that never arrives is a loss. An agent that was restarted
+//! knows nothing of the hits of the one before it: it has a greater incarnation, and numbers its reports from 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::window::{Window, WindowKind};
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     machine: Machine,
+    incarnation: u64,
     rules: Vec<Local>,
     processes: BTreeMap<ProcessId, ProcessPlace>,
     watermarks: BTreeMap<ProcessId, Time>,
@@ -75,7 +77,9 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Report {
     pub node: Machine,
-    /// Number of the report of this node, from 0.
+    /// Distinguishes the agent of the node from earlier ones: the greater is the newer.
+    pub incarnation: u64,
+    /// Number of the report of this incarnation, from 0.
     pub sequence: u64,
     /// In the order in which the node got them.
     pub observations: Vec<Observation>,
@@ -138,10 +142,12 @@ impl Instances for Kept {
 }
 
 impl Node {
-    /// A node for the rules of the coordinator's engine, in the same order.
-    pub fn new(machine: Machine, rules: Vec<CheckedRule>) -> Node {
+    /// A node for the rules of the coordinator's engine, in the same order. `incarnation` is greater than that
+    /// of each earlier agent of the machine.
+    pub fn new(machine: Machine, incarnation: u64, rules: Vec<CheckedRule>) -> Node {
         Node {
             machine,
+            incarnation,
             rules: rules.iter().map(Local::new).collect(),
             ..Node::default()
         }
@@ -210,6 +216,7 @@ impl Node {
     pub fn report(&mut self) -> Report {
         let mut report = Report {
             node: self.machine,
+            incarnation: self.incarnation,
             sequence: self.reports,
             observations: std::mem::take(&mut self.observations),
             settled: self.rules.iter().map(|local| local.reach).collect(),

@@ -158,6 +158,34 @@ pub struct IterationTeams {
 }
 
 impl Observation {
+    /// The process, or the machine, that was observed.
+    pub(super) fn subject(&self) -> Subject {
+        match self {
+            Observation::Counter { of, .. } | Observation::Gauge { of, .. } => *of,
+            Observation::CallCounter { process, .. }
+            | Observation::Variable { process, .. }
+            | Observation::ProbeTotals { process, .. }
+            | Observation::Hit { process, .. }
+            | Observation::PartialSum { process, .. }
+            | Observation::Watermark { process, .. }
+            | Observation::IterationBegan { process, .. }
+            | Observation::IterationEnded(LoopIteration { process, .. })
+            | Observation::LoopWatermark { process, .. }
+            | Observation::Lost { process, .. } => Subject::Process(*process),
+        }
+    }
+
+    /// The rule of a hit, an aggregate of hits or a total, with the number of hits; `None` if it is of no rule.
+    pub(super) fn hits_of_rule(&self) -> Option<(RuleId, u64)> {
+        match self {
+            Observation::Hit { rule, .. } | Observation::ProbeTotals { rule, .. } => Some((*rule, 1)),
+            Observation::PartialSum {
+                rule, partial_sum, ..
+            } => Some((*rule, partial_sum.count)),
+            _ => None,
+        }
+    }
+
     pub fn counter(of: Subject, measure: Measure, time: Time, total: u64) -> Observation {
         Observation::Counter {
             of,
@@ -205,6 +233,10 @@ pub struct Dropped {
     pub unplaced: u64,
     /// Hits beyond the limits of memory.
     pub overflow: u64,
+    /// Hits in reports of an agent that was replaced by a newer one on its node.
+    pub outdated: u64,
+    /// Hits and other observations of processes of another node than the one that reported them.
+    pub foreign: u64,
     /// Spans across a boundary that the window leaves out.
     pub straddling: u64,
     /// Instances left out because they were the first.
@@ -254,6 +286,12 @@ impl Dropped {
             ("outside", "before, between or after windows", self.outside),
             ("unplaced", "without the key of a window", self.unplaced),
             ("overflow", "beyond what there is room for", self.overflow),
+            (
+                "outdated",
+                "reported late by an agent that was replaced",
+                self.outdated,
+            ),
+            ("foreign", "reported by a node that is not theirs", self.foreign),
             ("straddling", "across the boundary of a window", self.straddling),
         ])
     }
@@ -266,6 +304,8 @@ impl Dropped {
             outside,
             unplaced,
             overflow,
+            outdated,
+            foreign,
             straddling,
             skipped,
             discarded,
@@ -276,6 +316,8 @@ impl Dropped {
         self.outside += outside;
         self.unplaced += unplaced;
         self.overflow += overflow;
+        self.outdated += outdated;
+        self.foreign += foreign;
         self.straddling += straddling;
         self.skipped += skipped;
         self.discarded += discarded;

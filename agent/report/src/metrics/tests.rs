@@ -357,6 +357,8 @@ fn absurd() -> Snapshot {
             outside: 1,
             unplaced: 1,
             overflow: 1,
+            outdated: 1,
+            foreign: 1,
             straddling: 1,
             skipped: 1,
             discarded: 1,

@@ -170,14 +170,27 @@ impl Content {
             let room = self.room.bound(HITS).saturating_sub(kept.len());
             kept.extend(more.iter().take(room).cloned());
         }
-        for (of, rows) in &other.rows {
-            if self.is_truncated {
-                return;
-            }
-            let (own, more) = row(&mut self.rows, &self.folds, *of, &mut self.hint);
-            self.states += more;
-            for (row, other) in own.iter_mut().zip(rows) {
-                self.states += row.merge(other);
+        let mut rest = other.rows.as_slice();
+        while let Some((of, rows)) = rest.first()
+            && !self.is_truncated
+        {
+            match self.rows.binary_search_by_key(of, |(known, _)| *known) {
+                Ok(place) => {
+                    for (row, other) in self.rows[place].1.iter_mut().zip(rows) {
+                        self.states += row.merge(other);
+                    }
+                    rest = &rest[1..];
+                }
+                // The processes of a node are often consecutive: their rows are inserted at once.
+                Err(place) => {
+                    let next = self.rows.get(place).map(|(known, _)| *known);
+                    let until = rest.partition_point(|(of, _)| next.is_none_or(|next| *of < next));
+                    let (new, others) = rest.split_at(until);
+                    let states = new.iter().flat_map(|(_, rows)| rows).map(ProcessFold::states);
+                    self.states += states.sum::<usize>();
+                    self.rows.splice(place..place, new.iter().cloned());
+                    rest = others;
+                }
             }
             self.is_truncated |= self.states > self.states_max();
         }
@@ -235,6 +248,14 @@ impl ProcessFold {
             },
             unchosen: None,
             unkeyed: None,
+        }
+    }
+
+    /// The number of its states, and one for a table of rows.
+    fn states(&self) -> usize {
+        match &self.groups {
+            Groups::One(_) => 1,
+            Groups::Keyed(groups) => 1 + groups.len(),
         }
     }
 

@@ -158,7 +158,7 @@ impl Job {
         engine.set_mode(RuleId(0), Mode::Applying);
         let count = nodes.iter().max().map_or(0, |last| last + 1);
         let mut nodes_there: Vec<Node> = (0..count)
-            .map(|id| Node::new(Machine(id), vec![rule.clone()]))
+            .map(|id| Node::new(Machine(id), 0, vec![rule.clone()]))
             .collect();
         (0..count).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..PROCESSES {
