@@ -22,6 +22,7 @@ mod iteration;
 mod join;
 mod keyed_intake;
 mod live;
+mod message;
 mod nest;
 mod node;
 mod observe;
@@ -56,6 +57,7 @@ use close::Evaluated;
 use join::Joiner;
 use keyed_intake::{ByKey, KeyedIntake};
 pub use live::Conflict;
+pub use message::{MESSAGE_MAX, MessageError};
 use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{

@@ -17,6 +17,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::capture::Captures;
 use super::instance_table::{Entry, InstanceTable};
 use super::keyed_intake::{ByKey, Instances, KeyedIntake};
@@ -27,7 +29,7 @@ use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::rule::CheckedRule;
-use crate::value::{Machine, ProcessId, Reads, Time};
+use crate::value::{Key, Machine, ProcessId, Reads, Time};
 use crate::window::{Window, WindowKind};
 
 /// Evaluates the parts of rules that can be evaluated on the node of the processes.
@@ -116,12 +118,27 @@ pub struct Schedule {
     pub(super) rules: Vec<Scheduled>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scheduled {
     /// The time up to which everything is known.
     pub(super) reach: Option<Time>,
     /// For each window, the instances that may not be settled everywhere.
     pub(super) windows: Vec<Vec<Entry>>,
+}
+
+impl Scheduled {
+    /// Bytes of its memory, at most.
+    pub(super) fn bytes(&self) -> usize {
+        let text = |entry: &Entry| match &entry.key {
+            Some(Key::Text(text)) => text.len(),
+            _ => 0,
+        };
+        let of_window = |entries: &Vec<Entry>| {
+            let texts: usize = entries.iter().map(text).sum();
+            size_of::<Vec<Entry>>() + entries.capacity() * size_of::<Entry>() + texts
+        };
+        size_of::<Scheduled>() + self.windows.iter().map(of_window).sum::<usize>()
+    }
 }
 
 impl Instances for Kept {

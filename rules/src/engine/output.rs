@@ -21,7 +21,7 @@ pub struct TrialProgress {
 }
 
 /// A measurement. Times must not run backwards within one series; an observation that does is ignored.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Observation {
     /// A running total since an arbitrary moment.
     Counter {
@@ -129,7 +129,7 @@ pub struct LoopNumber {
 }
 
 /// An iteration of the detected loop of a process that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopIteration {
     pub process: ProcessId,
     /// The thread's number, assigned by the agent.
@@ -222,7 +222,7 @@ pub struct ClosedWindow {
 }
 
 /// Counts of what a rule's windows from probe to probe left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Hits not later than their process's watermark, or of an instance that had already closed.
     pub late: u64,
@@ -310,18 +310,23 @@ impl Dropped {
             skipped,
             discarded,
             partial,
-        } = other;
-        self.late += late;
-        self.duplicate += duplicate;
-        self.outside += outside;
-        self.unplaced += unplaced;
-        self.overflow += overflow;
-        self.outdated += outdated;
-        self.foreign += foreign;
-        self.straddling += straddling;
-        self.skipped += skipped;
-        self.discarded += discarded;
-        self.partial += partial;
+        } = self;
+        for (count, more) in [
+            (late, other.late),
+            (duplicate, other.duplicate),
+            (outside, other.outside),
+            (unplaced, other.unplaced),
+            (overflow, other.overflow),
+            (outdated, other.outdated),
+            (foreign, other.foreign),
+            (straddling, other.straddling),
+            (skipped, other.skipped),
+            (discarded, other.discarded),
+            (partial, other.partial),
+        ] {
+            // The counts may be those of another machine.
+            *count = count.saturating_add(more);
+        }
     }
 }
 

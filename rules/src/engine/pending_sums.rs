@@ -147,16 +147,19 @@ impl PendingSums {
                     let there = fill.fill(window, number, |content| {
                         content.take_partial_sum(process, probe, &partial_sum, parts);
                     });
-                    dropped.late += if there { 0 } else { partial_sum.count };
+                    let lost = if there { 0 } else { partial_sum.count };
+                    dropped.late = dropped.late.saturating_add(lost);
                 }
                 SumsPlace::Across(numbers) => {
-                    dropped.late += partial_sum.count;
+                    dropped.late = dropped.late.saturating_add(partial_sum.count);
                     for number in numbers {
                         fill.mark_incomplete(window, number, ACROSS);
                     }
                 }
-                SumsPlace::Late => dropped.late += partial_sum.count,
-                SumsPlace::Outside => dropped.outside += partial_sum.count,
+                SumsPlace::Late => dropped.late = dropped.late.saturating_add(partial_sum.count),
+                SumsPlace::Outside => {
+                    dropped.outside = dropped.outside.saturating_add(partial_sum.count);
+                }
             }
         }
     }

@@ -112,7 +112,8 @@ impl Engine {
             .map(|partial| (partial.rule, partial.content.len() as u64));
         for (rule, hits) in observed.chain(folded) {
             if let Some(running) = self.rules.get_mut(rule.0) {
-                running.stream.dropped.outdated += hits;
+                let outdated = &mut running.stream.dropped.outdated;
+                *outdated = outdated.saturating_add(hits);
             }
         }
     }
@@ -186,7 +187,10 @@ impl Engine {
         for (rule, count) in foreign {
             let is_it = |(at, _): &(usize, &mut Running)| rule.is_none_or(|rule| rule.0 == *at);
             let concerned = self.rules.iter_mut().enumerate().filter(is_it);
-            concerned.for_each(|(_, running)| running.stream.dropped.foreign += count);
+            concerned.for_each(|(_, running)| {
+                let foreign = &mut running.stream.dropped.foreign;
+                *foreign = foreign.saturating_add(count);
+            });
         }
     }
 
@@ -257,10 +261,20 @@ impl Running {
     }
 
     fn merge(&mut self, partial: &Partial) {
+        let folds = self.rule.folds.get(partial.window);
+        let fits = folds.is_some_and(|folds| partial.content.fits(folds));
         match self.instance(partial.window, partial.index) {
-            Some(instance) => instance.fill(|content| content.merge(&partial.content)),
+            Some(instance) if fits => instance.fill(|content| content.merge(&partial.content)),
+            Some(instance) => {
+                instance.mark_incomplete("what a node reported is of another rule");
+                let unplaced = &mut self.stream.dropped.unplaced;
+                *unplaced = unplaced.saturating_add(partial.content.len() as u64);
+            }
             // The wait for it has ended.
-            None => self.stream.dropped.late += partial.content.len() as u64,
+            None => {
+                let late = &mut self.stream.dropped.late;
+                *late = late.saturating_add(partial.content.len() as u64);
+            }
         }
     }
 }

@@ -555,6 +555,7 @@ mod law;
 mod laws;
 mod loops;
 mod memory;
+mod messages;
 mod models;
 mod nested;
 mod nodes;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::room::Room;
 use super::source::{cell, holds, key, number_in};
 use super::state::{AggregateState, HitPosition};
@@ -21,22 +23,22 @@ const HITS: usize = 65_536;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(super) folds: Arc<WindowFolds>,
-    room: Room,
+    pub(super) room: Room,
     /// Ordered by process and probe; each has the folds of the probe in the order of its table.
     pub(super) rows: Vec<((ProcessId, usize), Vec<ProcessFold>)>,
     /// For each probe, its hits, if a fold waits for the close.
     pub(super) kept: Vec<Vec<Hit>>,
-    hits: usize,
-    states: usize,
-    hits_kept: usize,
+    pub(super) hits: usize,
+    pub(super) states: usize,
+    pub(super) hits_kept: usize,
     /// Something was left out for lack of room.
-    is_truncated: bool,
+    pub(super) is_truncated: bool,
     /// Index of the last row found: hits of one process and probe are often consecutive.
-    hint: usize,
+    pub(super) hint: usize,
 }
 
 /// The state of one fold for one process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ProcessFold {
     pub(super) groups: Groups,
     /// Why a hit could not be filtered or assigned to a row: the lexicographically smallest reasons.
@@ -44,7 +46,7 @@ pub(super) struct ProcessFold {
     pub(super) unkeyed: Option<Box<str>>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Groups {
     One(AggregateState),
     Keyed(BTreeMap<Key, AggregateState>),
@@ -54,8 +56,9 @@ pub(super) enum Groups {
 impl PartialEq for Content {
     fn eq(&self, other: &Content) -> bool {
         let sorted = |content: &Content| {
-            let mut kept = content.kept.clone();
-            kept.iter_mut().for_each(|hits| hits.sort_by(Hit::order));
+            let kept = content.kept.iter().cloned().enumerate();
+            let mut kept: Vec<(usize, Vec<Hit>)> = kept.filter(|(_, hits)| !hits.is_empty()).collect();
+            kept.iter_mut().for_each(|(_, hits)| hits.sort_by(Hit::order));
             kept
         };
         self.rows == other.rows && self.hits == other.hits && sorted(self) == sorted(other)
@@ -126,7 +129,8 @@ impl Content {
         partial_sum: &PartialSum,
         parts: &[(Field, usize)],
     ) {
-        self.hits += usize::try_from(partial_sum.count).unwrap_or(usize::MAX);
+        let hits = usize::try_from(partial_sum.count).unwrap_or(usize::MAX);
+        self.hits = self.hits.saturating_add(hits);
         let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if of_probe.is_empty() {
             return;
@@ -163,7 +167,7 @@ impl Content {
 
     /// Merges the content of other hits.
     pub(crate) fn merge(&mut self, other: &Content) {
-        self.hits += other.hits;
+        self.hits = self.hits.saturating_add(other.hits);
         self.hits_kept += other.hits_kept;
         self.is_truncated |= other.is_truncated || self.hits_kept > self.room.bound(HITS);
         for (kept, more) in self.kept.iter_mut().zip(&other.kept) {
@@ -252,7 +256,7 @@ impl ProcessFold {
     }
 
     /// The number of its states, and one for a table of rows.
-    fn states(&self) -> usize {
+    pub(super) fn states(&self) -> usize {
         match &self.groups {
             Groups::One(_) => 1,
             Groups::Keyed(groups) => 1 + groups.len(),

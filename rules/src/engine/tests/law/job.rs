@@ -2,7 +2,7 @@
 
 use super::streams::{PROCESSES, Sent, facts};
 use super::*;
-use crate::engine::{Node, Report};
+use crate::engine::{Node, Report, Schedule};
 use crate::value::{Machine, Subject};
 
 /// The result of an engine for a stream.
@@ -142,6 +142,15 @@ pub(super) fn counted(
     all.map(one).collect()
 }
 
+/// A report as its message arrives.
+fn sent(report: &Report) -> Report {
+    let message = report.encode().unwrap();
+    let arrived = Report::decode(&message).unwrap();
+    assert_eq!(arrived, *report);
+    assert_eq!(arrived.encode(), Ok(message));
+    arrived
+}
+
 struct Job {
     engine: Engine,
     nodes: Vec<Node>,
@@ -240,12 +249,14 @@ impl Job {
             _ => 0,
         };
         for report in self.reports.split_off(late) {
-            assert!(self.engine.take_report(report));
+            assert!(self.engine.take_report(sent(&report)));
         }
         let outputs = self.engine.tick(Time(ms * MS));
         self.delivered.said.extend(outputs);
         self.delivered.windows.extend(self.engine.drain_windows());
         let schedule = self.engine.schedule();
+        let message = schedule.encode().unwrap();
+        assert_eq!(Schedule::decode(&message).as_ref(), Ok(&schedule));
         for node in &mut self.nodes {
             if mischief.next() != Some(3) {
                 node.learn(&schedule);
