@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::{Dropped, Observation};
+use super::relay::Reports;
 use crate::eval::partial::{Content, ContentPart};
 use crate::ids::RuleId;
 use crate::value::{Machine, Scalar, Time};
@@ -46,6 +47,7 @@ pub enum MessageError {
 enum Kind {
     Report = 1,
     Schedule = 2,
+    Reports = 3,
 }
 
 impl Kind {
@@ -53,6 +55,7 @@ impl Kind {
         match self {
             Kind::Report => "report",
             Kind::Schedule => "schedule",
+            Kind::Reports => "list of reports",
         }
     }
 }
@@ -88,32 +91,8 @@ impl Report {
     /// If it is longer than [`MESSAGE_MAX`], or has an item or a need for memory that [`Report::decode`]
     /// refuses.
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
-        let head = |partial: &Partial| PartialHead {
-            rule: partial.rule,
-            window: partial.window,
-            index: partial.index,
-            hits: partial.content.len() as u64,
-            has_room: partial.content.has_room(),
-            parts: partial.content.parts().count(),
-        };
         let mut writer = Writer::new(Kind::Report);
-        writer.put(&ReportHead {
-            node: self.node,
-            incarnation: self.incarnation,
-            sequence: self.sequence,
-            settled: self.settled.clone(),
-            dropped: self.dropped.clone(),
-            incomplete: self.incomplete.clone(),
-            late: self.late.clone(),
-            observations: self.observations.len(),
-            partials: self.partials.iter().map(head).collect(),
-        })?;
-        for observation in &self.observations {
-            writer.put_counted(observation, Some(bytes_of(observation)))?;
-        }
-        for part in self.partials.iter().flat_map(|partial| partial.content.parts()) {
-            writer.put_counted(&part, part.bytes())?;
-        }
+        writer.put_report(self)?;
         Ok(writer.bytes)
     }
 
@@ -123,36 +102,47 @@ impl Report {
     /// If the message is too long, of another format or kind, broken, or needs too much memory.
     pub fn decode(message: &[u8]) -> Result<Report, MessageError> {
         let mut reader = Reader::new(message, Kind::Report)?;
-        let head: ReportHead = reader.take()?;
-        let mut report = Report {
-            node: head.node,
-            incarnation: head.incarnation,
-            sequence: head.sequence,
-            settled: head.settled,
-            dropped: head.dropped,
-            incomplete: head.incomplete,
-            late: head.late,
-            ..Report::default()
-        };
-        for _ in 0..head.observations {
-            let observation = reader.take_counted(|observation| Some(bytes_of(observation)))?;
-            report.observations.push(observation);
-        }
-        for partial in head.partials {
-            let mut parts = Vec::new();
-            for _ in 0..partial.parts {
-                parts.push(reader.take_counted(ContentPart::bytes)?);
-            }
-            let content = Content::of_parts(partial.hits, !partial.has_room, parts);
-            report.partials.push(Partial {
-                rule: partial.rule,
-                window: partial.window,
-                index: partial.index,
-                content: content.ok_or_else(|| reader.broken("its rows are not in order"))?,
-            });
-        }
+        let report = reader.take_report()?;
         reader.end()?;
         Ok(report)
+    }
+}
+
+impl Reports {
+    /// As few messages as have room for all reports.
+    ///
+    /// # Errors
+    /// If a report alone is refused, as by [`Report::encode`].
+    pub fn encode(&self) -> Result<Vec<Vec<u8>>, MessageError> {
+        let mut messages = Vec::new();
+        let mut writer = Writer::new(Kind::Reports);
+        let mut is_empty = true;
+        for report in self.iter() {
+            let (bytes, memory) = (writer.bytes.len(), writer.memory);
+            if writer.put_report(report).is_err() {
+                writer.bytes.truncate(bytes);
+                writer.memory = memory;
+                let full = std::mem::replace(&mut writer, Writer::new(Kind::Reports));
+                messages.extend((!is_empty).then_some(full.bytes));
+                writer.put_report(report)?;
+            }
+            is_empty = false;
+        }
+        messages.extend((!is_empty).then_some(writer.bytes));
+        Ok(messages)
+    }
+
+    /// The reports of a message.
+    ///
+    /// # Errors
+    /// As [`Report::decode`].
+    pub fn decode(message: &[u8]) -> Result<Reports, MessageError> {
+        let mut reader = Reader::new(message, Kind::Reports)?;
+        let mut reports = Reports::default();
+        while !reader.rest.is_empty() {
+            reports.add(reader.take_report()?);
+        }
+        Ok(reports)
     }
 }
 
@@ -163,7 +153,7 @@ impl Schedule {
     /// As [`Report::encode`].
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
         let mut writer = Writer::new(Kind::Schedule);
-        writer.put(&self.rules.len())?;
+        writer.put(&(&self.acknowledged, self.rules.len()))?;
         for rule in &self.rules {
             writer.put_counted(rule, Some(rule.bytes()))?;
         }
@@ -176,8 +166,11 @@ impl Schedule {
     /// As [`Report::decode`].
     pub fn decode(message: &[u8]) -> Result<Schedule, MessageError> {
         let mut reader = Reader::new(message, Kind::Schedule)?;
-        let rules: usize = reader.take()?;
-        let mut schedule = Schedule::default();
+        let (acknowledged, rules): (_, usize) = reader.take()?;
+        let mut schedule = Schedule {
+            acknowledged,
+            ..Schedule::default()
+        };
         for _ in 0..rules {
             schedule
                 .rules
@@ -234,6 +227,35 @@ impl Writer {
         let bytes = self.bytes.len();
         if bytes > MESSAGE_MAX || bytes - before > ITEM_MAX {
             return Err(MessageError::TooLong { bytes });
+        }
+        Ok(())
+    }
+
+    fn put_report(&mut self, report: &Report) -> Result<(), MessageError> {
+        let head = |partial: &Partial| PartialHead {
+            rule: partial.rule,
+            window: partial.window,
+            index: partial.index,
+            hits: partial.content.len() as u64,
+            has_room: partial.content.has_room(),
+            parts: partial.content.parts().count(),
+        };
+        self.put(&ReportHead {
+            node: report.node,
+            incarnation: report.incarnation,
+            sequence: report.sequence,
+            settled: report.settled.clone(),
+            dropped: report.dropped.clone(),
+            incomplete: report.incomplete.clone(),
+            late: report.late.clone(),
+            observations: report.observations.len(),
+            partials: report.partials.iter().map(head).collect(),
+        })?;
+        for observation in &report.observations {
+            self.put_counted(observation, Some(bytes_of(observation)))?;
+        }
+        for part in report.partials.iter().flat_map(|partial| partial.content.parts()) {
+            self.put_counted(&part, part.bytes())?;
         }
         Ok(())
     }
@@ -302,6 +324,38 @@ impl<'m> Reader<'m> {
             return Err(MessageError::TooLarge);
         }
         Ok(item)
+    }
+
+    fn take_report(&mut self) -> Result<Report, MessageError> {
+        let head: ReportHead = self.take()?;
+        let mut report = Report {
+            node: head.node,
+            incarnation: head.incarnation,
+            sequence: head.sequence,
+            settled: head.settled,
+            dropped: head.dropped,
+            incomplete: head.incomplete,
+            late: head.late,
+            ..Report::default()
+        };
+        for _ in 0..head.observations {
+            let observation = self.take_counted(|observation| Some(bytes_of(observation)))?;
+            report.observations.push(observation);
+        }
+        for partial in head.partials {
+            let mut parts = Vec::new();
+            for _ in 0..partial.parts {
+                parts.push(self.take_counted(ContentPart::bytes)?);
+            }
+            let content = Content::of_parts(partial.hits, !partial.has_room, parts);
+            report.partials.push(Partial {
+                rule: partial.rule,
+                window: partial.window,
+                index: partial.index,
+                content: content.ok_or_else(|| self.broken("its rows are not in order"))?,
+            });
+        }
+        Ok(report)
     }
 
     fn end(self) -> Result<(), MessageError> {

@@ -32,6 +32,7 @@ mod phase;
 mod placement;
 mod planned_sums;
 mod processes;
+mod relay;
 mod remote;
 mod samples;
 mod series;
@@ -67,6 +68,7 @@ pub use output::{
 };
 use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};
+pub use relay::Reports;
 use remote::Remote;
 use samples::Samples;
 use stream::Stream;

@@ -23,6 +23,7 @@ use super::capture::Captures;
 use super::instance_table::{Entry, InstanceTable};
 use super::keyed_intake::{ByKey, Instances, KeyedIntake};
 use super::output::{Dropped, Observation};
+use super::relay::Acknowledged;
 use super::stream::Arrived;
 use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
 use crate::facts::ProcessFacts;
@@ -112,9 +113,10 @@ impl Partial {
     }
 }
 
-/// The message of the coordinator to its nodes: which instances began and ended.
+/// The message of the coordinator to its nodes: which reports it has, and which instances began and ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
+    pub(super) acknowledged: Vec<Acknowledged>,
     pub(super) rules: Vec<Scheduled>,
 }
 

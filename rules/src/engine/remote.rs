@@ -10,6 +10,7 @@ use super::instance::{HITS_LOST, Instance};
 use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::Observation;
+use super::relay::Acknowledged;
 use super::{Engine, Open, Running};
 use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Subject, Time};
@@ -24,9 +25,9 @@ const RESTARTED: &str = "an agent was restarted in it";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remote {
     /// The newest agent of the node that reported.
-    incarnation: Option<u64>,
+    pub(super) incarnation: Option<u64>,
     /// The number of its next report.
-    next: u64,
+    pub(super) next: u64,
     /// Reports that arrived out of order.
     early: BTreeMap<u64, Report>,
     /// For each rule, the time up to which the hits that the node folds have been placed.
@@ -35,6 +36,16 @@ pub(super) struct Remote {
     observed: BTreeMap<ProcessId, Time>,
     /// Hits after this time are lost, up to the first watermark of the present agent.
     lost_from: Option<Time>,
+}
+
+impl Remote {
+    /// The time up to which all hits of its processes are here: those that are passed on, and those that the
+    /// node folds, which it places later than it says that they were observed.
+    fn complete(&self) -> Time {
+        let observed = self.observed.values().min().copied();
+        let placed = self.settled.iter().copied().min().flatten();
+        observed.min(placed).unwrap_or_default()
+    }
 }
 
 impl Engine {
@@ -78,7 +89,7 @@ impl Engine {
             // Not even a node that counts wrongly gets more than its last number.
             remote.next = first.saturating_add(1);
             if lost {
-                let from = remote.observed.values().min().copied().unwrap_or_default();
+                let from = remote.complete();
                 self.lose(from, last_watermark(&report).unwrap_or(Time(u64::MAX)), HITS_LOST);
             }
             self.take_next(node, report);
@@ -86,15 +97,15 @@ impl Engine {
         true
     }
 
-    /// Another agent of a node reports: what the one before it did not report is lost.
+    /// Another agent of a node reports: what the one before it did not report is lost, up to the first watermark of
+    /// the new one, which is later than all hits that the other took.
     fn restart(&mut self, node: Machine, incarnation: u64) {
         let Some(remote) = self.nodes.get_mut(&node) else {
             return;
         };
-        let observed = remote.observed.values().min().copied();
         let before = std::mem::take(remote);
         remote.incarnation = Some(incarnation);
-        remote.lost_from = Some(before.lost_from.or(observed).unwrap_or_default());
+        remote.lost_from = Some(before.lost_from.unwrap_or_else(|| before.complete()));
         for report in before.early.values() {
             self.drop_outdated(report);
         }
@@ -207,7 +218,11 @@ impl Engine {
                 windows: running.windows.iter().map(window).collect(),
             }
         };
+        let acknowledged = self.nodes.iter();
         Schedule {
+            acknowledged: acknowledged
+                .filter_map(|(node, remote)| Acknowledged::of(*node, remote))
+                .collect(),
             rules: self.rules.iter().enumerate().map(rule).collect(),
         }
     }
