@@ -30,8 +30,8 @@ use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::rule::CheckedRule;
+use crate::term::Term;
 use crate::value::{Key, Machine, ProcessId, Reads, Time};
-use crate::window::{Window, WindowKind};
 
 /// Evaluates the parts of rules that can be evaluated on the node of the processes.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +57,8 @@ struct ProcessPlace {
 struct Local {
     captures: Vec<Captures>,
     by_key: ByKey,
-    /// Whether it has a timed window, for which the coordinator selects the hits.
-    timed: bool,
+    /// For each probe, whether a timed window needs its hits: the coordinator selects them.
+    of_time: Vec<bool>,
     keyed_intake: KeyedIntake,
     tables: Vec<InstanceTable>,
     reach: Option<Time>,
@@ -196,7 +196,8 @@ impl Node {
                 let Some(known) = self.processes.get(&process) else {
                     return;
                 };
-                if self.rules.get(rule).is_some_and(|local| local.timed) {
+                let of_time = self.rules.get(rule).and_then(|local| local.of_time.get(probe));
+                if of_time == Some(&true) {
                     self.observations.push(observation.clone());
                 }
                 let watermark = self.watermarks.get(&process).copied();
@@ -267,13 +268,25 @@ impl Node {
     }
 }
 
+/// Whether a timed window needs the hits of a probe, whose statistics are those between two totals.
+pub(super) fn is_of_time(rule: &CheckedRule, probe: usize) -> bool {
+    let windows = rule.windows.iter().zip(&rule.folds);
+    let mut timed = windows.filter(|(window, _)| window.boundaries().is_none());
+    let mut found = timed.any(|(_, folds)| folds.uses(probe));
+    for formula in (0..rule.windows.len()).flat_map(|place| rule.formulas_of(place)) {
+        formula.visit(&mut |term| found |= matches!(term, Term::Hits { probe: of, .. } if *of == probe));
+    }
+    found
+}
+
 impl Local {
     fn new(rule: &CheckedRule) -> Local {
-        let is_timed = |window: &Window| matches!(window.kind, WindowKind::Timed(_));
         Local {
             captures: rule.probes.iter().map(Captures::of).collect(),
             by_key: ByKey::of(rule),
-            timed: rule.windows.iter().any(is_timed),
+            of_time: (0..rule.probes.len())
+                .map(|probe| is_of_time(rule, probe))
+                .collect(),
             tables: rule.windows.iter().map(|_| InstanceTable::default()).collect(),
             kept: Kept {
                 folds: rule.folds.clone(),

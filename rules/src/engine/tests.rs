@@ -560,5 +560,6 @@ mod models;
 mod nested;
 mod nodes;
 mod pairs;
+mod placed;
 mod probed;
 mod shares;
