@@ -246,7 +246,7 @@ explain: eval lang rule term types value
 engine: change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
     term unit value window
 fit: diag eval facts file plan read rule target value
-graph: check engine eval function guard plan read rule target term types value window
+graph: check engine eval guard plan read rule target term value
 library: diag file rule
 contract: diag file lang pseudo_random quantity unit
 page: file lang rule target types

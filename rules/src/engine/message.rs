@@ -44,18 +44,18 @@ pub enum MessageError {
 
 /// What a message is, in its second byte.
 #[derive(Clone, Copy)]
-enum Kind {
+enum MessageKind {
     Report = 1,
     Schedule = 2,
     Reports = 3,
 }
 
-impl Kind {
+impl MessageKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::Report => "report",
-            Kind::Schedule => "schedule",
-            Kind::Reports => "list of reports",
+            MessageKind::Report => "report",
+            MessageKind::Schedule => "schedule",
+            MessageKind::Reports => "list of reports",
         }
     }
 }
@@ -91,7 +91,7 @@ impl Report {
     /// If it is longer than [`MESSAGE_MAX`], or has an item or a need for memory that [`Report::decode`]
     /// refuses.
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
-        let mut writer = Writer::new(Kind::Report);
+        let mut writer = MessageWriter::new(MessageKind::Report);
         writer.put_report(self)?;
         Ok(writer.bytes)
     }
@@ -101,7 +101,7 @@ impl Report {
     /// # Errors
     /// If the message is too long, of another format or kind, broken, or needs too much memory.
     pub fn decode(message: &[u8]) -> Result<Report, MessageError> {
-        let mut reader = Reader::new(message, Kind::Report)?;
+        let mut reader = MessageReader::new(message, MessageKind::Report)?;
         let report = reader.take_report()?;
         reader.end()?;
         Ok(report)
@@ -115,14 +115,14 @@ impl Reports {
     /// If a report alone is refused, as by [`Report::encode`].
     pub fn encode(&self) -> Result<Vec<Vec<u8>>, MessageError> {
         let mut messages = Vec::new();
-        let mut writer = Writer::new(Kind::Reports);
+        let mut writer = MessageWriter::new(MessageKind::Reports);
         let mut is_empty = true;
         for report in self.iter() {
             let (bytes, memory) = (writer.bytes.len(), writer.memory);
             if writer.put_report(report).is_err() {
                 writer.bytes.truncate(bytes);
                 writer.memory = memory;
-                let full = std::mem::replace(&mut writer, Writer::new(Kind::Reports));
+                let full = std::mem::replace(&mut writer, MessageWriter::new(MessageKind::Reports));
                 messages.extend((!is_empty).then_some(full.bytes));
                 writer.put_report(report)?;
             }
@@ -137,7 +137,7 @@ impl Reports {
     /// # Errors
     /// As [`Report::decode`].
     pub fn decode(message: &[u8]) -> Result<Reports, MessageError> {
-        let mut reader = Reader::new(message, Kind::Reports)?;
+        let mut reader = MessageReader::new(message, MessageKind::Reports)?;
         let mut reports = Reports::default();
         while !reader.rest.is_empty() {
             reports.add(reader.take_report()?);
@@ -152,7 +152,7 @@ impl Schedule {
     /// # Errors
     /// As [`Report::encode`].
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
-        let mut writer = Writer::new(Kind::Schedule);
+        let mut writer = MessageWriter::new(MessageKind::Schedule);
         writer.put(&(&self.acknowledged, self.rules.len()))?;
         for rule in &self.rules {
             writer.put_counted(rule, Some(rule.bytes()))?;
@@ -165,7 +165,7 @@ impl Schedule {
     /// # Errors
     /// As [`Report::decode`].
     pub fn decode(message: &[u8]) -> Result<Schedule, MessageError> {
-        let mut reader = Reader::new(message, Kind::Schedule)?;
+        let mut reader = MessageReader::new(message, MessageKind::Schedule)?;
         let (acknowledged, rules): (_, usize) = reader.take()?;
         let mut schedule = Schedule {
             acknowledged,
@@ -204,14 +204,14 @@ fn bytes_of(observation: &Observation) -> usize {
     size_of::<Observation>() + heap
 }
 
-struct Writer {
+struct MessageWriter {
     bytes: Vec<u8>,
     memory: usize,
 }
 
-impl Writer {
-    fn new(kind: Kind) -> Writer {
-        Writer {
+impl MessageWriter {
+    fn new(kind: MessageKind) -> MessageWriter {
+        MessageWriter {
             bytes: vec![FORMAT, kind as u8],
             memory: 0,
         }
@@ -269,20 +269,20 @@ impl Writer {
     }
 }
 
-struct Reader<'m> {
+struct MessageReader<'m> {
     rest: &'m [u8],
     /// Items that were read.
     items: usize,
     memory: usize,
 }
 
-impl<'m> Reader<'m> {
-    fn new(message: &'m [u8], kind: Kind) -> Result<Reader<'m>, MessageError> {
+impl<'m> MessageReader<'m> {
+    fn new(message: &'m [u8], kind: MessageKind) -> Result<MessageReader<'m>, MessageError> {
         if message.len() > MESSAGE_MAX {
             return Err(MessageError::TooLong { bytes: message.len() });
         }
         match message {
-            [FORMAT, of, rest @ ..] if *of == kind as u8 => Ok(Reader {
+            [FORMAT, of, rest @ ..] if *of == kind as u8 => Ok(MessageReader {
                 rest,
                 items: 0,
                 memory: 0,
