@@ -243,7 +243,7 @@ eval: aggregate change cpu_shares facts folds function hit lang measure rule par
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value
-engine: change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
+engine: aggregate change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
     term unit value window
 fit: diag eval facts file plan read rule target value
 graph: check engine eval guard plan read rule target term value
