@@ -29,7 +29,10 @@ fn rule() -> CheckedRule {
 }
 
 fn facts(rank: u32) -> ProcessFacts {
-    ProcessFacts::of_rank(rank)
+    ProcessFacts {
+        machine: Machine(rank / NODE),
+        ..ProcessFacts::of_rank(rank)
+    }
 }
 
 fn engine() -> Engine {
@@ -200,7 +203,7 @@ fn cluster() -> (Engine, Vec<Node>) {
     let mut engine = engine();
     let nodes = (0..PROCESSES / NODE).map(|id| {
         engine.node_joined(Machine(id));
-        let mut node = Node::new(Machine(id), vec![rule()]);
+        let mut node = Node::new(Machine(id), 0, vec![rule()]);
         (id * NODE..(id + 1) * NODE).for_each(|rank| node.process_joined(ProcessId(rank), &facts(rank)));
         node
     });

@@ -117,8 +117,9 @@ pub use codes::{Page, explain};
 pub use diag::{Diagnostic, Severity, Span, did_you_mean, has_errors, line_column, nearest, render};
 pub use engine::{
     ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState,
-    IterationTeams, LeftOut, LoopIteration, LoopNumber, Node, Observation, Output, Partial, PlacedFold,
-    Placement, ProcessAction, Report, Schedule, Standing, TrialProgress, TuneStatus, Verdict,
+    IterationTeams, LeftOut, LoopIteration, LoopNumber, MESSAGE_MAX, MessageError, Node, Observation, Output,
+    Partial, PlacedFold, Placement, ProcessAction, Report, Reports, Schedule, Standing, TrialProgress,
+    TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, schema};

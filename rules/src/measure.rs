@@ -2,6 +2,8 @@
 //!
 //! The agent obtains the values.
 
+use serde::{Deserialize, Serialize};
+
 use crate::unit::Dimension;
 
 /// The kind of a measure.
@@ -24,7 +26,7 @@ pub enum Scope {
 
 macro_rules! measures {
     ($($variant:ident $name:literal $kind:ident $scope:ident $dimension:ident $doc:literal;)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Measure {
             $(#[doc = $doc] $variant,)*
         }

@@ -1,6 +1,8 @@
 //! Aggregation of a probe's hits in the kernel, possible if no formula needs them one by one: the request in
 //! a plan, and the result. [`crate::engine`] decides which probes are aggregated.
 
+use serde::{Deserialize, Serialize};
+
 use crate::value::Time;
 
 /// Maximum number of values that are summed for one probe.
@@ -36,7 +38,7 @@ pub enum SummedValue {
 }
 
 /// Identifies the hits of a probe in one process that are aggregated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Group {
     /// The hits with this key.
     Key(i64),
@@ -46,7 +48,7 @@ pub enum Group {
 
 /// The aggregate of hits of one group, of one probe in one process. Several aggregates of different hits of
 /// one group may be passed in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialSum {
     pub group: Group,
     /// Not later than the first hit of the group.
@@ -59,7 +61,7 @@ pub struct PartialSum {
 }
 
 /// The aggregate of one value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     pub sum: i128,
     pub squares: u128,

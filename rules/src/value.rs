@@ -15,11 +15,11 @@ use crate::unit::Dimension;
 pub struct ProcessId(pub u32);
 
 /// A machine of the job, by a number that the agent assigns; 0 if there is only one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Machine(pub u32);
 
 /// The subject of a measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Subject {
     Process(ProcessId),
     Machine(Machine),
@@ -61,7 +61,7 @@ pub(crate) type Cell = Result<Scalar, WhyMissing>;
 pub type Reads = smallvec::SmallVec<[Result<Scalar, WhyMissing>; 2]>;
 
 /// A key of a table's row.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Key {
     Process(ProcessId),
     Boolean(bool),
@@ -82,7 +82,7 @@ impl Key {
 }
 
 /// A totally ordered number, for keys.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Ordered(pub(crate) f64);
 
 impl PartialEq for Ordered {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 include!("../fuzz/oracles/contract_file.rs");
+include!("../fuzz/oracles/message.rs");
 include!("../fuzz/oracles/recording.rs");
 include!("../fuzz/oracles/rule_file.rs");
 
@@ -96,6 +97,61 @@ fn no_recording_is_too_strange() {
         b"}}",
     ];
     hold("recording", &pieces, recording);
+}
+
+#[test]
+fn no_message_is_too_strange() {
+    let pieces: [&[u8]; 5] = [
+        &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        &[0xff, 0xff, 3],
+        &[0; 9],
+        &[0x80],
+        &[0, 0, 0, 0, 0, 0, 0xf0, 0x7f],
+    ];
+    hold("message", &pieces, message);
+}
+
+/// Messages of a coordinator and its nodes, by the names of their files.
+fn messages() -> Vec<(&'static str, Vec<u8>)> {
+    let mut engine = coordinator();
+    let mut node = node(rules::Machine(1), 1);
+    observe(&mut node, 1);
+    let observed = node.report();
+    engine.take_report(observed.clone());
+    let mut other = self::node(rules::Machine(0), 1);
+    observe(&mut other, 0);
+    engine.take_report(other.report());
+    engine.tick(rules::Time(2_000));
+    let schedule = engine.schedule();
+    node.learn(&schedule);
+    let folded = node.report();
+    assert_eq!(folded.partials.len(), 1);
+    let mut reports = rules::Reports::default();
+    [&observed, &folded]
+        .into_iter()
+        .for_each(|report| reports.add(report.clone()));
+    vec![
+        ("reports", reports.encode().unwrap().remove(0)),
+        ("observed", observed.encode().unwrap()),
+        ("folded", folded.encode().unwrap()),
+        ("schedule", schedule.encode().unwrap()),
+    ]
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test may look at its seeds")]
+fn the_written_seeds_of_the_messages_are_in_the_present_format() {
+    let folder = format!("{}/fuzz/corpus/message", env!("CARGO_MANIFEST_DIR"));
+    for (name, message) in messages() {
+        let file = format!("{folder}/{name}");
+        if std::env::var_os("TUNEAGENT_UPDATE").is_some() {
+            std::fs::write(&file, &message).unwrap();
+        }
+        assert!(
+            std::fs::read(&file).unwrap() == message,
+            "{name}: TUNEAGENT_UPDATE=1 cargo test -p tuneagent-rules --test fuzzed"
+        );
+    }
 }
 
 #[test]

@@ -243,10 +243,10 @@ eval: aggregate change cpu_shares facts folds function hit lang measure rule par
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value
-engine: change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
+engine: aggregate change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
     term unit value window
 fit: diag eval facts file plan read rule target value
-graph: check engine eval function guard plan read rule target term types value window
+graph: check engine eval guard plan read rule target term value
 library: diag file rule
 contract: diag file lang pseudo_random quantity unit
 page: file lang rule target types

@@ -12,7 +12,7 @@ use std::process::Command;
 use crate::process::{cargo, host, run};
 use crate::{Result, target_folder};
 
-const TARGETS: [&str; 3] = ["rule_file", "contract_file", "recording"];
+const TARGETS: [&str; 4] = ["rule_file", "contract_file", "recording", "message"];
 const SMOKE_SECONDS: u32 = 5;
 const LONG_SECONDS: u32 = 300;
 /// Number of output lines shown of a target that fails.

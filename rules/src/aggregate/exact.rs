@@ -6,7 +6,12 @@
 //! arbitrary values fit. The digits of a sum are therefore sums of integers, equal for every order of adding
 //! and merging.
 
+use std::fmt;
+
 use num_bigint::BigInt;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::ser::SerializeTuple;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Digits for a sum of doubles.
 pub(super) const SINGLE: usize = 33;
@@ -106,5 +111,48 @@ impl<const DIGITS: usize> Exact<DIGITS> {
         }
         bytes.extend((carry as u64).to_le_bytes());
         BigInt::from_signed_bytes_le(&bytes)
+    }
+
+    /// Whether it can be the sum of this many values.
+    pub(super) fn is_of(&self, count: u64) -> bool {
+        let most = u128::from(count) * u128::from(u64::MAX);
+        self.0.iter().all(|digit| digit.unsigned_abs() <= most)
+    }
+}
+
+/// All digits, so that a message is not much shorter than what it becomes in memory.
+impl<const DIGITS: usize> Serialize for Exact<DIGITS> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tuple = serializer.serialize_tuple(DIGITS)?;
+        self.0
+            .iter()
+            .try_for_each(|digit| tuple.serialize_element(digit))?;
+        tuple.end()
+    }
+}
+
+impl<'de, const DIGITS: usize> Deserialize<'de> for Exact<DIGITS> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_tuple(DIGITS, Digits)
+    }
+}
+
+struct Digits<const DIGITS: usize>;
+
+impl<'de, const DIGITS: usize> Visitor<'de> for Digits<DIGITS> {
+    type Value = Exact<DIGITS>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{DIGITS} digits")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut digits: A) -> Result<Exact<DIGITS>, A::Error> {
+        let mut exact = Exact::default();
+        for (place, digit) in exact.0.iter_mut().enumerate() {
+            *digit = digits
+                .next_element()?
+                .ok_or_else(|| A::Error::invalid_length(place, &self))?;
+        }
+        Ok(exact)
     }
 }

@@ -2,8 +2,11 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 /// A finite f64, which is totally ordered. −0 is 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
 pub struct Finite(f64);
 
 impl Finite {
@@ -15,6 +18,14 @@ impl Finite {
 
     pub fn get(self) -> f64 {
         self.0
+    }
+}
+
+impl TryFrom<f64> for Finite {
+    type Error = &'static str;
+
+    fn try_from(value: f64) -> Result<Finite, &'static str> {
+        Finite::new(value).ok_or("a value is not finite")
     }
 }
 

@@ -2,6 +2,8 @@
 
 use num_bigint::BigUint;
 
+use serde::{Deserialize, Serialize};
+
 use super::moments::Moments;
 use super::scaled::ratio;
 use super::{Count, Merge, VALUES_MAX, WhyNone};
@@ -21,7 +23,7 @@ use super::{Count, Merge, VALUES_MAX, WhyNone};
 /// assert_eq!((here.sum(), here.mean_in(1)), (Ok(40), Ok(5.0)));
 /// assert_eq!(here.stddev_in(1), Ok(2.0));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integers {
     count: Count,
     sum: i128,
@@ -142,6 +144,20 @@ pub(super) const EXACT: u64 = 1 << 53;
 /// An integer as a double, if it is certainly exact.
 fn small(value: i128) -> Option<f64> {
     (value.unsigned_abs() <= u128::from(EXACT)).then_some(value as f64)
+}
+
+impl Integers {
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(crate) fn is_sound(&self) -> bool {
+        let most = u128::from(self.count.0) * u128::from(u64::MAX);
+        let emptied = Integers {
+            count: self.count,
+            ..Integers::default()
+        };
+        self.count.is_sound(|| *self == emptied)
+            && self.sum.unsigned_abs() <= most
+            && self.carries <= self.count.0
+    }
 }
 
 impl Merge for Integers {

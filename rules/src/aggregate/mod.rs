@@ -54,6 +54,8 @@ mod tests;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use finite::Finite;
 pub use integers::Integers;
 pub use numbers::Numbers;
@@ -109,12 +111,17 @@ impl std::error::Error for WhyNone {}
 
 /// A number of values that saturates one above [`VALUES_MAX`], which stands for an overflow. Saturating is
 /// associative, because counts only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Count(u64);
 
 impl Count {
     fn plus(self, more: u64) -> Count {
         Count(self.0.saturating_add(more).min(VALUES_MAX + 1))
+    }
+
+    /// An overflowed aggregate has no values.
+    fn is_sound(self, is_empty: impl FnOnce() -> bool) -> bool {
+        self.0 <= VALUES_MAX || (self.0 == VALUES_MAX + 1 && is_empty())
     }
 
     fn overflowed(self) -> bool {

@@ -1,5 +1,7 @@
 //! Count, sum and sum of squares of doubles, most of which are integers: sizes, counts, ranks.
 
+use serde::{Deserialize, Serialize};
+
 use super::exact::UNIT;
 use super::integers::EXACT;
 use super::moments::Moments;
@@ -19,7 +21,7 @@ use super::{Integers, Merge, Reals, WhyNone};
 /// there.merge(&here);
 /// assert_eq!(there.sum(), Ok(0.25));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbers {
     integral: Integers,
     others: Option<Box<Reals>>,
@@ -92,6 +94,20 @@ impl From<Integers> for Numbers {
             integral,
             others: None,
         }
+    }
+}
+
+impl Numbers {
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.integral.is_sound() && self.others.as_ref().is_none_or(|others| others.is_sound())
+    }
+}
+
+impl Numbers {
+    /// Bytes of memory beyond its own size.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.others.as_ref().map_or(0, |others| size_of_val(&**others))
     }
 }
 

@@ -1,8 +1,13 @@
 //! The product of doubles, by logarithms in fixed point.
 
+use serde::{Deserialize, Serialize};
+
 use super::exact::{FiniteDouble, UNIT};
 use super::scaled::Scaled;
 use super::{Count, Merge, WhyNone};
+
+/// The greatest size of the exponent of a double.
+const EXPONENT_MAX: u128 = 1074;
 
 /// The product of any number of f64 in 64 bytes.
 ///
@@ -15,7 +20,7 @@ use super::{Count, Merge, WhyNone};
 ///
 /// A factor 0 makes the product 0; one that is not finite makes it none, even with a factor 0. A result below
 /// the least f64 becomes 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
     count: Count,
     not_finite: u64,
@@ -78,6 +83,22 @@ impl Product {
             exponent,
         };
         product.rounded(self.negative)
+    }
+}
+
+impl Product {
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(crate) fn is_sound(&self) -> bool {
+        let emptied = Product {
+            count: self.count,
+            ..Product::default()
+        };
+        let count = u128::from(self.count.0);
+        self.count.is_sound(|| *self == emptied)
+            && self.not_finite <= self.count.0
+            && self.zeros <= self.count.0
+            && self.exponents.unsigned_abs() <= count * EXPONENT_MAX
+            && self.logarithms <= count * u128::from(u64::MAX)
     }
 }
 

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{Count, Merge, WhyNone};
+use serde::{Deserialize, Serialize};
+
+use super::{Count, Merge, VALUES_MAX, WhyNone};
 
 /// Up to this number, the values themselves are kept.
 pub const FEW: usize = 64;
 /// A bucket is identified by the sign, the exponent and the first 5 fractional bits: 32 buckets per power of
 /// two.
 const CUT: u32 = 52 - 5;
+/// That of the greatest double.
+const LAST_BUCKET: i32 = (0x7ff << 5) - 1;
 
 /// The values themselves while there are at most [`FEW`], otherwise the number of values in each bucket.
 ///
@@ -25,7 +29,7 @@ const CUT: u32 = 52 - 5;
 /// (5..=1000).for_each(|ms| spans.add(f64::from(ms)));
 /// assert!((spans.quantile(0.5).unwrap() - 500.0).abs() <= 500.0 / 64.0);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     count: Count,
     not_finite: u64,
@@ -82,12 +86,42 @@ impl Quantiles {
         }
         let (rank, mut below) = (rank(q, count), 0);
         for (bucket, more) in &self.buckets {
-            below += more;
+            below = more.saturating_add(below);
             if below >= rank {
                 return Ok(middle(*bucket));
             }
         }
         Err(WhyNone::NoValues)
+    }
+}
+
+impl Quantiles {
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(crate) fn is_sound(&self) -> bool {
+        let few = self.few.is_sorted_by(|a, b| a <= b) && self.few.iter().all(|value| value.is_finite());
+        let kept = self
+            .buckets
+            .values()
+            .try_fold(self.few.len() as u64, |sum, more| sum.checked_add(*more));
+        let kept = kept.and_then(|kept| kept.checked_add(self.not_finite));
+        let is_bucket = |bucket: &i32| (-1 - LAST_BUCKET..=LAST_BUCKET).contains(bucket);
+        self.count.0 <= VALUES_MAX + 1
+            && few
+            && (self.few.len() <= FEW && (self.few.is_empty() || self.buckets.is_empty()))
+            && (self.count.overflowed() || kept == Some(self.count.0))
+            && self.buckets.keys().all(is_bucket)
+    }
+}
+
+impl Quantiles {
+    /// Bytes of memory beyond its own size, at most.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        const NODE: usize = 11;
+        let buckets = match self.buckets.len() {
+            0 => 0,
+            many => 2 * many + NODE,
+        };
+        self.few.capacity() * size_of::<f64>() + buckets * size_of::<(i32, u64)>()
     }
 }
 
@@ -98,7 +132,8 @@ impl Merge for Quantiles {
         self.few.extend(&other.few);
         self.few.sort_by(f64::total_cmp);
         for (bucket, more) in &other.buckets {
-            *self.buckets.entry(*bucket).or_default() += more;
+            let count = self.buckets.entry(*bucket).or_default();
+            *count = count.saturating_add(*more);
         }
         if self.few.len() > FEW || !self.buckets.is_empty() {
             self.spill();

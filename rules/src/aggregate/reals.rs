@@ -1,5 +1,7 @@
 //! Count, sum and sum of squares of doubles.
 
+use serde::{Deserialize, Serialize};
+
 use super::exact::{DOUBLE, Exact, FiniteDouble, SINGLE, UNIT};
 use super::moments::Moments;
 use super::{Count, Merge, WhyNone};
@@ -9,7 +11,7 @@ use super::{Count, Merge, WhyNone};
 ///
 /// Sums are never rounded, so that 1e300 + 1 − 1e300 is 1; results are rounded once. An infinity or NaN among
 /// the values is counted, and the results are none then. −0 is 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reals {
     count: Count,
     not_finite: u64,
@@ -63,6 +65,21 @@ impl Reals {
             squares: self.squares.total().into_parts().1,
             exponent: UNIT,
         })
+    }
+}
+
+impl Reals {
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(crate) fn is_sound(&self) -> bool {
+        let emptied = || {
+            let mut emptied = self.clone();
+            emptied.overflow();
+            *self == emptied
+        };
+        self.count.is_sound(emptied)
+            && self.not_finite <= self.count.0
+            && self.sum.is_of(self.count.0)
+            && self.squares.is_of(self.count.0)
     }
 }
 

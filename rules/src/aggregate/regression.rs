@@ -3,6 +3,8 @@
 use num_bigint::BigInt;
 use num_traits::Zero;
 
+use serde::{Deserialize, Serialize};
+
 use super::exact::{DOUBLE, Exact, FiniteDouble, SINGLE, UNIT};
 use super::scaled::ratio;
 use super::{Count, Merge, WhyNone};
@@ -30,7 +32,7 @@ pub struct FittedLine {
 /// }
 /// assert_eq!(line.line().unwrap().slope, 2.0);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Regression {
     count: Count,
     not_finite: u64,
@@ -93,6 +95,20 @@ impl Regression {
             slope: ratio(&slope, below.magnitude(), 0)?,
             intercept: ratio(&intercept, below.magnitude(), UNIT)?,
         })
+    }
+}
+
+impl Regression {
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(crate) fn is_sound(&self) -> bool {
+        let emptied = || {
+            let mut emptied = self.clone();
+            emptied.overflow();
+            *self == emptied
+        };
+        let sums = self.x.is_of(self.count.0) && self.y.is_of(self.count.0);
+        let products = self.xx.is_of(self.count.0) && self.xy.is_of(self.count.0);
+        self.count.is_sound(emptied) && self.not_finite <= self.count.0 && sums && products
     }
 }
 

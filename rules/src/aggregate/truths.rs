@@ -1,10 +1,12 @@
 //! Counts of true and false conditions.
 
+use serde::{Deserialize, Serialize};
+
 use super::Merge;
 
 /// Counts of true and false values, for `any` and `all`. The counts saturate at 2⁶⁴ − 1, which changes
 /// neither result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truths {
     held: u64,
     failed: u64,

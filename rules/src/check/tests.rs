@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::diag::render;
 use crate::eval::called::Memory;
-use crate::eval::partial::Content;
+use crate::eval::partial::{Content, Room};
 use crate::eval::{HitsInWindow, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, tests::cases};
@@ -143,7 +143,7 @@ fn window(rule: &CheckedRule) -> WindowData {
         );
     }
     let hits = |count, sum, ends| Ok(HitsInWindow { count, sum, ends });
-    let mut content = Content::new(rule.folds[0].clone());
+    let mut content = Content::new(rule.folds[0].clone(), Room::default());
     content.take(0, &sent(2, 4, 2, 1024.0));
     content.take(0, &sent(1, 2, 1, 512.0));
     WindowData {

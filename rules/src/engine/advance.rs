@@ -161,7 +161,7 @@ impl Running {
             let mut pairs = Vec::new();
             for (place, (joiner, join)) in self.joiners.iter_mut().zip(&self.rule.joins).enumerate() {
                 let probe = self.rule.probes.len() + place;
-                let pair = joiner.take(&arrived, join, release.dropped);
+                let pair = joiner.take(&arrived, join, release.around.room(), release.dropped);
                 pairs.extend(pair.map(|hit| Arrived { probe, hit }));
             }
             release.take(&arrived);
@@ -242,8 +242,8 @@ impl Fill<'_> {
     /// first.
     pub(super) fn spans(&self, window: usize, process: ProcessId) -> Vec<(u64, Time, Option<Time>)> {
         let span = |instance: &Instance| {
-            let (start, end) = instance.boundaries.get(&process)?;
-            Some((instance.frame.number, *start, *end))
+            let (start, end) = instance.extent.of(process)?;
+            Some((instance.frame.number, start, end))
         };
         let open = match self.windows.get(window) {
             Some(Open::Probed(track)) => track.instances().rev().filter_map(span).collect(),

@@ -145,7 +145,7 @@ impl Engine {
             let next = Open::Timed {
                 since: now,
                 index: index + 1,
-                pairs: Arc::new(Content::new(pairs.folds())),
+                pairs: Arc::new(Content::new(pairs.folds(), self.room())),
                 incomplete: None,
             };
             let running = self.rules.get_mut(id.0);

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::content;
+use super::extent::{Extent, Span};
 use super::stream::Arrived;
-use crate::eval::partial::Content;
+use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
 use crate::eval::{Context, EnclosingInstance, WindowData, boolean};
 use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time};
@@ -38,6 +39,11 @@ impl InstanceEnvironment<'_> {
     /// no ranks of a job iterate independently.
     pub(super) fn iterates_alone(&self, process: ProcessId, boundaries: &Boundaries) -> bool {
         !self.ranks.contains_key(&process) && self.rule.is_bounded_by_loop(boundaries)
+    }
+
+    /// The room for the data of open windows.
+    pub(super) fn room(&self) -> Room {
+        Room::of(self.joined.len())
     }
 
     /// Whether a process had joined by this time and has not left since.
@@ -71,8 +77,7 @@ pub(super) struct Instance {
     /// The data of the enclosing instances at its end, as far as its formulas use them.
     pub(super) around: Vec<EnclosingInstance>,
     pub(super) key: Option<Key>,
-    /// Its begin and end in each process that hit its boundaries.
-    pub(super) boundaries: BTreeMap<ProcessId, (Time, Option<Time>)>,
+    pub(super) extent: Extent,
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) incomplete: Option<String>,
@@ -84,34 +89,25 @@ pub(super) struct Instance {
 
 impl Instance {
     pub(super) fn start(&self) -> Time {
-        let starts = self.boundaries.values().map(|(start, _)| *start);
-        starts.min().unwrap_or_default()
+        self.extent.start()
     }
 
     /// When it ended in the last of its processes; `None` while it continues in one.
     pub(super) fn end(&self) -> Option<Time> {
-        let mut ends = self.boundaries.values().map(|(_, end)| *end);
-        ends.try_fold(Time::default(), |last, end| Some(last.max(end?)))
+        self.extent.end()
     }
 
     /// Ends it wherever it continues.
     pub(super) fn end_everywhere(&mut self, time: Time) {
         self.lacked = None;
-        self.boundaries.values_mut().for_each(|(_, end)| {
-            end.get_or_insert(time);
-        });
+        self.extent.end_everywhere(time);
     }
 
     /// Its begin and end for a process: in that process or, if `shared`, in the process that hit its
     /// boundaries.
-    pub(super) fn boundaries_for(
-        &self,
-        process: ProcessId,
-        shared: impl FnOnce() -> bool,
-    ) -> Option<(Time, Option<Time>)> {
-        let own = self.boundaries.get(&process);
-        own.or_else(|| self.boundaries.values().next().filter(|_| shared()))
-            .copied()
+    pub(super) fn boundaries_for(&self, process: ProcessId, shared: impl FnOnce() -> bool) -> Option<Span> {
+        let first = || self.extent.first().filter(|_| shared());
+        self.extent.of(process).or_else(|| Some(first()?.1))
     }
 
     /// Of several reasons the lexicographically smallest is kept, independent of their order.
@@ -126,7 +122,7 @@ impl Instance {
         let content = Arc::make_mut(&mut self.content);
         with(content);
         if !content.has_room() {
-            self.mark_incomplete("it has more hits than are kept");
+            self.mark_incomplete(MORE_THAN_KEPT);
         }
     }
 
@@ -137,7 +133,8 @@ impl Instance {
 
     /// Its begin and end in each process, if several hit its boundaries.
     fn own(&self) -> BTreeMap<ProcessId, (Time, Time)> {
-        let several = self.boundaries.iter().filter(|_| self.boundaries.len() > 1);
+        let spans = self.extent.spans();
+        let several = spans.iter().filter(|_| spans.len() > 1);
         let own = |(process, (start, end)): (&ProcessId, &(Time, Option<Time>))| {
             Some((*process, (*start, (*end)?)))
         };
@@ -173,13 +170,14 @@ impl Instance {
     ) -> impl Iterator<Item = ProcessId> + 'a {
         let start = self.start();
         let is_alone = self
-            .boundaries
+            .extent
+            .spans()
             .keys()
             .any(|process| around.iterates_alone(*process, boundaries));
         let owners = around.owners(boundaries).filter(|_| !is_alone);
         let owners = owners.into_iter().flatten();
         let there = owners.filter(move |process| around.was_there(**process, start));
-        there.chain(self.boundaries.keys()).copied()
+        there.chain(self.extent.spans().keys()).copied()
     }
 
     /// What has not arrived yet; `None` if it is complete.
@@ -192,7 +190,7 @@ impl Instance {
             Some(rank) => format!("rank {rank}"),
             None => format!("process {}", process.0),
         };
-        let ended = |process: &ProcessId| matches!(self.boundaries.get(process), Some((_, Some(_))));
+        let ended = |process: &ProcessId| matches!(self.extent.of(*process), Some((_, Some(_))));
         if let Some(process) = self.awaited(boundaries, around).find(|process| !ended(process)) {
             return Some(format!("{} has not ended it", name(&process)));
         }

@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::value::{Key, Time};
 
 /// Ended instances that are remembered, to distinguish late hits from early ones.
@@ -11,7 +13,7 @@ const CLOSED_MAX: usize = 1024;
 /// Number of other instances that may begin between a hit and the begin of its own.
 const PATIENCE: usize = 2;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) index: u64,
     pub(super) key: Option<Key>,

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::output::Dropped;
 use super::stream::Arrived;
+use crate::eval::partial::Room;
 use crate::hit::Hit;
 use crate::rule::Join;
 use crate::term::Field;
 use crate::value::Key;
 
-/// Hits that may wait for their second hit.
-const WAITING_MAX: usize = 65_536;
+/// Hits that may wait for their second hit, in a job of few processes.
+const WAITING: usize = 65_536;
 
 /// The waiting hits of one join.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +32,13 @@ impl Joiner {
     }
 
     /// Takes a hit; returns the pair that it completes.
-    pub(super) fn take(&mut self, arrived: &Arrived, join: &Join, dropped: &mut Dropped) -> Option<Hit> {
+    pub(super) fn take(
+        &mut self,
+        arrived: &Arrived,
+        join: &Join,
+        room: Room,
+        dropped: &mut Dropped,
+    ) -> Option<Hit> {
         let is_first = arrived.probe == join.of.0;
         if !is_first && arrived.probe != join.of.1 {
             return None;
@@ -45,7 +52,7 @@ impl Joiner {
             return None;
         };
         if is_first {
-            if self.count < WAITING_MAX {
+            if self.count < room.bound(WAITING) {
                 self.count += 1;
                 self.waiting
                     .entry(key)

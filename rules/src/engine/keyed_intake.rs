@@ -9,15 +9,16 @@ use std::collections::BTreeMap;
 
 use super::instance_table::{InstanceTable, KeyMatch};
 use super::output::Dropped;
-use super::stream::{Arrived, PENDING_MAX, in_order};
+use super::stream::{Arrived, PENDING, in_order};
+use crate::eval::partial::Room;
 use crate::hit::Hit;
 use crate::rule::{CheckedRule, Trigger};
 use crate::term::{FoldRange, Term, Typed};
 use crate::value::{Key, ProcessId, Time};
 use crate::window::{Boundaries, Straddle};
 
-/// Hits that may wait for their instance to begin.
-const WAITING_MAX: usize = 65_536;
+/// Hits that may wait for their instance to begin, in a job of few processes.
+const WAITING: usize = 65_536;
 
 /// For each probe of a rule whose hits are placed by key alone: the windows to which they belong, each with
 /// the index of the key capture.
@@ -36,6 +37,7 @@ pub(super) trait Instances {
 pub(super) struct KeyedIntake {
     inboxes: BTreeMap<ProcessId, Vec<Arrived>>,
     count: usize,
+    room: Room,
     /// Hits whose instance has not begun, with its window and key.
     waiting: Vec<(usize, Key, Arrived)>,
 }
@@ -124,13 +126,14 @@ fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
 
 impl KeyedIntake {
     /// Takes a hit that is not late; false if there is no room for it.
-    pub(super) fn push(&mut self, arrived: Arrived) -> bool {
-        let room = self.count < PENDING_MAX;
-        if room {
+    pub(super) fn push(&mut self, arrived: Arrived, room: Room) -> bool {
+        self.room = room;
+        let has_room = self.count < room.bound(PENDING);
+        if has_room {
             self.count += 1;
             self.inboxes.entry(arrived.hit.process).or_default().push(arrived);
         }
-        room
+        has_room
     }
 
     /// The time of the last waiting hit.
@@ -189,7 +192,7 @@ impl KeyedIntake {
             KeyMatch::Instance(index) => instances.take(window, index, arrived.probe, &arrived.hit),
             KeyMatch::Late => dropped.late += 1,
             KeyMatch::Outside => dropped.outside += 1,
-            KeyMatch::Waits if self.waiting.len() < WAITING_MAX => {
+            KeyMatch::Waits if self.waiting.len() < self.room.bound(WAITING) => {
                 self.waiting.push((window, key, arrived.clone()));
             }
             KeyMatch::Waits => dropped.overflow += 1,

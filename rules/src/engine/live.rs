@@ -17,7 +17,7 @@ use super::pending_sums::PendingSums;
 use super::stream::Stream;
 use super::tune::TuneState;
 use super::{Engine, Running, open};
-use crate::eval::partial::Past as Contents;
+use crate::eval::partial::{Past as Contents, Room};
 use crate::eval::run::RunState;
 use crate::ids::RuleId;
 use crate::rule::CheckedRule;
@@ -64,7 +64,7 @@ impl Engine {
             return Err(Conflict::Claimed { claim, rules });
         }
         let id = RuleId(self.rules.len());
-        self.rules.push(Running::new(Arc::new(rule), now));
+        self.rules.push(Running::new(Arc::new(rule), self.room(), now));
         let known: Vec<_> = self
             .processes
             .iter()
@@ -101,6 +101,7 @@ impl Engine {
 
     /// Begins the windows of a rule at `now`, as if it had just been added; its mode stays.
     pub fn begin(&mut self, rule: RuleId, now: Time) {
+        let room = self.room();
         let Some(running) = self.rules.get_mut(rule.0) else {
             return;
         };
@@ -108,7 +109,7 @@ impl Engine {
         *running = Running {
             mode,
             roles,
-            ..Running::new(Arc::clone(&running.rule), now)
+            ..Running::new(Arc::clone(&running.rule), room, now)
         };
         self.samples.drop_rule(rule);
     }
@@ -131,12 +132,13 @@ impl Engine {
         let out = out.into_iter().chain(closed).collect();
         self.samples.drop_rule(rule);
         self.closed.retain(|window| window.rule != rule);
+        let room = self.room();
         if let Some(running) = self.rules.get_mut(rule.0) {
             let rule = running.rule.emptied();
             *running = Running {
                 is_removed: true,
                 mode: Mode::Off,
-                ..Running::new(Arc::new(rule), running.since)
+                ..Running::new(Arc::new(rule), room, running.since)
             };
         }
         out
@@ -158,14 +160,16 @@ fn claims(rule: &CheckedRule) -> BTreeSet<String> {
 }
 
 impl Running {
-    fn new(rule: Arc<CheckedRule>, now: Time) -> Running {
+    fn new(rule: Arc<CheckedRule>, room: Room, now: Time) -> Running {
         let windows = rule.windows.iter().zip(&rule.folds);
         let contents = rule.folds.iter().map(|folds| Contents::new(Arc::clone(folds)));
         Running {
             mode: Mode::default(),
             since: now,
             is_removed: false,
-            windows: windows.map(|(window, folds)| open(window, folds, now)).collect(),
+            windows: windows
+                .map(|(window, folds)| open(window, folds, room, now))
+                .collect(),
             timed: rule.windows.iter().any(|window| window.boundaries().is_none()),
             probed: rule.windows.iter().any(|window| window.boundaries().is_some()) || !rule.joins.is_empty(),
             follows_loop: rule.follows_loop(),

@@ -12,6 +12,7 @@ mod capture;
 mod close;
 mod content;
 mod decide;
+mod extent;
 mod hit_placement;
 mod holds;
 mod initial;
@@ -21,6 +22,7 @@ mod iteration;
 mod join;
 mod keyed_intake;
 mod live;
+mod message;
 mod nest;
 mod node;
 mod observe;
@@ -30,6 +32,7 @@ mod phase;
 mod placement;
 mod planned_sums;
 mod processes;
+mod relay;
 mod remote;
 mod samples;
 mod series;
@@ -55,6 +58,7 @@ use close::Evaluated;
 use join::Joiner;
 use keyed_intake::{ByKey, KeyedIntake};
 pub use live::Conflict;
+pub use message::{MESSAGE_MAX, MessageError};
 use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
@@ -64,6 +68,7 @@ pub use output::{
 };
 use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};
+pub use relay::Reports;
 use remote::Remote;
 use samples::Samples;
 use stream::Stream;
@@ -72,7 +77,7 @@ use tune::TuneState;
 use variables::Variables;
 
 use crate::eval::called::Past;
-use crate::eval::partial::{Content, Past as Contents};
+use crate::eval::partial::{Content, Past as Contents, Room};
 use crate::eval::run::RunState;
 use crate::facts::ProcessFacts;
 use crate::folds::WindowFolds;
@@ -246,12 +251,12 @@ impl Engine {
     }
 }
 
-fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
+fn open(window: &Window, folds: &Arc<WindowFolds>, room: Room, now: Time) -> Open {
     match window.kind {
         WindowKind::Timed(_) => Open::Timed {
             since: now,
             index: 0,
-            pairs: Arc::new(Content::new(Arc::clone(folds))),
+            pairs: Arc::new(Content::new(Arc::clone(folds), room)),
             incomplete: None,
         },
         WindowKind::Probed(_) => Open::Probed(Box::new(Track::new(Arc::clone(folds)))),

@@ -11,28 +11,33 @@
 //!
 //! Only the coordinator knows when instances began and ended. It sends a [`Schedule`]: up to the schedule's
 //! reach, a node knows the instance of each of its hits, and reports that time. Reports and schedules may
-//! arrive twice, late and in any order; a report that never arrives is a loss.
+//! arrive twice, late and in any order; a report that never arrives is a loss. An agent that was restarted
+//! knows nothing of the hits of the one before it: it has a greater incarnation, and numbers its reports from 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::capture::Captures;
 use super::instance_table::{Entry, InstanceTable};
 use super::keyed_intake::{ByKey, Instances, KeyedIntake};
 use super::output::{Dropped, Observation};
+use super::relay::Acknowledged;
 use super::stream::Arrived;
-use crate::eval::partial::Content;
+use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::rule::CheckedRule;
-use crate::value::{Machine, ProcessId, Reads, Time};
-use crate::window::{Window, WindowKind};
+use crate::term::Term;
+use crate::value::{Key, Machine, ProcessId, Reads, Time};
 
 /// Evaluates the parts of rules that can be evaluated on the node of the processes.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     machine: Machine,
+    incarnation: u64,
     rules: Vec<Local>,
     processes: BTreeMap<ProcessId, ProcessPlace>,
     watermarks: BTreeMap<ProcessId, Time>,
@@ -52,8 +57,8 @@ struct ProcessPlace {
 struct Local {
     captures: Vec<Captures>,
     by_key: ByKey,
-    /// Whether it has a timed window, for which the coordinator selects the hits.
-    timed: bool,
+    /// For each probe, whether a timed window needs its hits: the coordinator selects them.
+    of_time: Vec<bool>,
     keyed_intake: KeyedIntake,
     tables: Vec<InstanceTable>,
     reach: Option<Time>,
@@ -66,6 +71,7 @@ struct Local {
 #[derive(Clone, Debug, Default)]
 struct Kept {
     folds: Vec<Arc<crate::folds::WindowFolds>>,
+    room: Room,
     contents: BTreeMap<(usize, u64), Content>,
     incomplete: Vec<(usize, u64, String)>,
 }
@@ -74,7 +80,9 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Report {
     pub node: Machine,
-    /// Number of the report of this node, from 0.
+    /// Distinguishes the agent of the node from earlier ones: the greater is the newer.
+    pub incarnation: u64,
+    /// Number of the report of this incarnation, from 0.
     pub sequence: u64,
     /// In the order in which the node got them.
     pub observations: Vec<Observation>,
@@ -105,13 +113,14 @@ impl Partial {
     }
 }
 
-/// The message of the coordinator to its nodes: which instances began and ended.
+/// The message of the coordinator to its nodes: which reports it has, and which instances began and ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
+    pub(super) acknowledged: Vec<Acknowledged>,
     pub(super) rules: Vec<Scheduled>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scheduled {
     /// The time up to which everything is known.
     pub(super) reach: Option<Time>,
@@ -119,11 +128,31 @@ pub(super) struct Scheduled {
     pub(super) windows: Vec<Vec<Entry>>,
 }
 
+impl Scheduled {
+    /// Bytes of its memory, at most.
+    pub(super) fn bytes(&self) -> usize {
+        let text = |entry: &Entry| match &entry.key {
+            Some(Key::Text(text)) => text.len(),
+            _ => 0,
+        };
+        let of_window = |entries: &Vec<Entry>| {
+            let texts: usize = entries.iter().map(text).sum();
+            size_of::<Vec<Entry>>() + entries.capacity() * size_of::<Entry>() + texts
+        };
+        size_of::<Scheduled>() + self.windows.iter().map(of_window).sum::<usize>()
+    }
+}
+
 impl Instances for Kept {
     fn take(&mut self, window: usize, index: u64, probe: usize, hit: &Hit) {
         let folds = self.folds.get(window).cloned().unwrap_or_default();
         let content = self.contents.entry((window, index));
-        content.or_insert_with(|| Content::new(folds)).take(probe, hit);
+        let content = content.or_insert_with(|| Content::new(folds, self.room));
+        let had_room = content.has_room();
+        content.take(probe, hit);
+        if had_room && !content.has_room() {
+            self.mark_incomplete(window, index, MORE_THAN_KEPT);
+        }
     }
 
     fn mark_incomplete(&mut self, window: usize, index: u64, reason: &str) {
@@ -132,10 +161,12 @@ impl Instances for Kept {
 }
 
 impl Node {
-    /// A node for the rules of the coordinator's engine, in the same order.
-    pub fn new(machine: Machine, rules: Vec<CheckedRule>) -> Node {
+    /// A node for the rules of the coordinator's engine, in the same order. `incarnation` is greater than that
+    /// of each earlier agent of the machine.
+    pub fn new(machine: Machine, incarnation: u64, rules: Vec<CheckedRule>) -> Node {
         Node {
             machine,
+            incarnation,
             rules: rules.iter().map(Local::new).collect(),
             ..Node::default()
         }
@@ -149,6 +180,8 @@ impl Node {
         };
         self.watermarks.remove(&process);
         self.processes.insert(process, known);
+        let room = Room::of(self.processes.len());
+        self.rules.iter_mut().for_each(|local| local.kept.room = room);
     }
 
     /// Takes a measurement of this node or of one of its processes.
@@ -163,7 +196,8 @@ impl Node {
                 let Some(known) = self.processes.get(&process) else {
                     return;
                 };
-                if self.rules.get(rule).is_some_and(|local| local.timed) {
+                let of_time = self.rules.get(rule).and_then(|local| local.of_time.get(probe));
+                if of_time == Some(&true) {
                     self.observations.push(observation.clone());
                 }
                 let watermark = self.watermarks.get(&process).copied();
@@ -202,6 +236,7 @@ impl Node {
     pub fn report(&mut self) -> Report {
         let mut report = Report {
             node: self.machine,
+            incarnation: self.incarnation,
             sequence: self.reports,
             observations: std::mem::take(&mut self.observations),
             settled: self.rules.iter().map(|local| local.reach).collect(),
@@ -233,13 +268,25 @@ impl Node {
     }
 }
 
+/// Whether a timed window needs the hits of a probe, whose statistics are those between two totals.
+pub(super) fn is_of_time(rule: &CheckedRule, probe: usize) -> bool {
+    let windows = rule.windows.iter().zip(&rule.folds);
+    let mut timed = windows.filter(|(window, _)| window.boundaries().is_none());
+    let mut found = timed.any(|(_, folds)| folds.uses(probe));
+    for formula in (0..rule.windows.len()).flat_map(|place| rule.formulas_of(place)) {
+        formula.visit(&mut |term| found |= matches!(term, Term::Hits { probe: of, .. } if *of == probe));
+    }
+    found
+}
+
 impl Local {
     fn new(rule: &CheckedRule) -> Local {
-        let is_timed = |window: &Window| matches!(window.kind, WindowKind::Timed(_));
         Local {
             captures: rule.probes.iter().map(Captures::of).collect(),
             by_key: ByKey::of(rule),
-            timed: rule.windows.iter().any(is_timed),
+            of_time: (0..rule.probes.len())
+                .map(|probe| is_of_time(rule, probe))
+                .collect(),
             tables: rule.windows.iter().map(|_| InstanceTable::default()).collect(),
             kept: Kept {
                 folds: rule.folds.clone(),
@@ -285,7 +332,7 @@ impl Local {
             duration_ns,
             captures,
         };
-        if !self.keyed_intake.push(Arrived { probe, hit }) {
+        if !self.keyed_intake.push(Arrived { probe, hit }, self.kept.room) {
             self.dropped.overflow += 1;
             self.late.push(time);
         }

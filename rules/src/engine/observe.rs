@@ -8,6 +8,7 @@ use super::join::Joiner;
 use super::output::Observation;
 use super::stream::Arrived;
 use super::{Engine, Open, Running};
+use crate::eval::partial::Room;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::value::{ProcessId, Time};
@@ -36,8 +37,9 @@ impl Engine {
                 process,
                 partial_sum,
             } => {
+                let room = self.room();
                 if let Some(running) = self.rules.get_mut(rule.0) {
-                    running.take_partial_sum(probe.0, process, &partial_sum);
+                    running.take_partial_sum(probe.0, process, &partial_sum, room);
                 }
             }
             Observation::Watermark { process, time } => {
@@ -153,6 +155,7 @@ impl Engine {
         else {
             return;
         };
+        let room = self.room();
         let (Some(running), Some(known)) = (self.rules.get_mut(rule.0), self.processes.get(&process)) else {
             return;
         };
@@ -175,14 +178,14 @@ impl Engine {
             self.samples.hit((rule, probe, process), hit.clone());
         }
         if running.probed {
-            running.take(probe.0, hit, elsewhere);
+            running.take(probe.0, hit, elsewhere, room);
         }
     }
 }
 
 impl Running {
     /// Dispatches a hit to the windows from probe to probe.
-    fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool) {
+    fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool, room: Room) {
         let by_key = self.by_key.has(probe);
         if by_key && elsewhere {
             return;
@@ -194,8 +197,8 @@ impl Running {
         }
         let arrived = Arrived { probe, hit };
         if !by_key {
-            self.stream.push(arrived);
-        } else if !self.keyed_intake.push(arrived) {
+            self.stream.push(arrived, room);
+        } else if !self.keyed_intake.push(arrived, room) {
             self.stream.overflow(time);
         }
     }

@@ -21,7 +21,7 @@ pub struct TrialProgress {
 }
 
 /// A measurement. Times must not run backwards within one series; an observation that does is ignored.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Observation {
     /// A running total since an arbitrary moment.
     Counter {
@@ -129,7 +129,7 @@ pub struct LoopNumber {
 }
 
 /// An iteration of the detected loop of a process that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopIteration {
     pub process: ProcessId,
     /// The thread's number, assigned by the agent.
@@ -158,6 +158,34 @@ pub struct IterationTeams {
 }
 
 impl Observation {
+    /// The process, or the machine, that was observed.
+    pub(super) fn subject(&self) -> Subject {
+        match self {
+            Observation::Counter { of, .. } | Observation::Gauge { of, .. } => *of,
+            Observation::CallCounter { process, .. }
+            | Observation::Variable { process, .. }
+            | Observation::ProbeTotals { process, .. }
+            | Observation::Hit { process, .. }
+            | Observation::PartialSum { process, .. }
+            | Observation::Watermark { process, .. }
+            | Observation::IterationBegan { process, .. }
+            | Observation::IterationEnded(LoopIteration { process, .. })
+            | Observation::LoopWatermark { process, .. }
+            | Observation::Lost { process, .. } => Subject::Process(*process),
+        }
+    }
+
+    /// The rule of a hit, an aggregate of hits or a total, with the number of hits; `None` if it is of no rule.
+    pub(super) fn hits_of_rule(&self) -> Option<(RuleId, u64)> {
+        match self {
+            Observation::Hit { rule, .. } | Observation::ProbeTotals { rule, .. } => Some((*rule, 1)),
+            Observation::PartialSum {
+                rule, partial_sum, ..
+            } => Some((*rule, partial_sum.count)),
+            _ => None,
+        }
+    }
+
     pub fn counter(of: Subject, measure: Measure, time: Time, total: u64) -> Observation {
         Observation::Counter {
             of,
@@ -194,7 +222,7 @@ pub struct ClosedWindow {
 }
 
 /// Counts of what a rule's windows from probe to probe left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Hits not later than their process's watermark, or of an instance that had already closed.
     pub late: u64,
@@ -205,6 +233,10 @@ pub struct Dropped {
     pub unplaced: u64,
     /// Hits beyond the limits of memory.
     pub overflow: u64,
+    /// Hits in reports of an agent that was replaced by a newer one on its node.
+    pub outdated: u64,
+    /// Hits and other observations of processes of another node than the one that reported them.
+    pub foreign: u64,
     /// Spans across a boundary that the window leaves out.
     pub straddling: u64,
     /// Instances left out because they were the first.
@@ -254,6 +286,12 @@ impl Dropped {
             ("outside", "before, between or after windows", self.outside),
             ("unplaced", "without the key of a window", self.unplaced),
             ("overflow", "beyond what there is room for", self.overflow),
+            (
+                "outdated",
+                "reported late by an agent that was replaced",
+                self.outdated,
+            ),
+            ("foreign", "reported by a node that is not theirs", self.foreign),
             ("straddling", "across the boundary of a window", self.straddling),
         ])
     }
@@ -266,20 +304,29 @@ impl Dropped {
             outside,
             unplaced,
             overflow,
+            outdated,
+            foreign,
             straddling,
             skipped,
             discarded,
             partial,
-        } = other;
-        self.late += late;
-        self.duplicate += duplicate;
-        self.outside += outside;
-        self.unplaced += unplaced;
-        self.overflow += overflow;
-        self.straddling += straddling;
-        self.skipped += skipped;
-        self.discarded += discarded;
-        self.partial += partial;
+        } = self;
+        for (count, more) in [
+            (late, other.late),
+            (duplicate, other.duplicate),
+            (outside, other.outside),
+            (unplaced, other.unplaced),
+            (overflow, other.overflow),
+            (outdated, other.outdated),
+            (foreign, other.foreign),
+            (straddling, other.straddling),
+            (skipped, other.skipped),
+            (discarded, other.discarded),
+            (partial, other.partial),
+        ] {
+            // The counts may be those of another machine.
+            *count = count.saturating_add(more);
+        }
     }
 }
 

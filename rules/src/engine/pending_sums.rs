@@ -11,13 +11,14 @@ use super::instance_table::{InstanceTable, KeyMatch};
 use super::keyed_intake::{ByKey, Instances};
 use super::output::Dropped;
 use super::planned_sums::folds_in;
+use crate::eval::partial::Room;
 use crate::partial_sum::{Group, PartialSum, SummedValue};
 use crate::rule::CheckedRule;
 use crate::term::Field;
 use crate::value::{Key, ProcessId, Scalar, Time};
 
-/// Groups of hits that may wait for their instance.
-const WAITING_MAX: usize = 65_536;
+/// Groups of hits that may wait for their instance, in a job of few processes.
+const WAITING: usize = 65_536;
 
 /// Why an instance is partial if it contains only a part of the aggregated hits.
 const ACROSS: &str = "hits were aggregated across one of its boundaries";
@@ -26,8 +27,8 @@ const ACROSS: &str = "hits were aggregated across one of its boundaries";
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingSums {
     of_probe: Vec<Option<SumPlacement>>,
-    /// By window, process, probe and group.
-    waiting: BTreeMap<(usize, ProcessId, usize, Group), PartialSum>,
+    /// By process, window, probe and group.
+    waiting: BTreeMap<(ProcessId, usize, usize, Group), PartialSum>,
 }
 
 /// A probe whose hits are aggregated.
@@ -79,7 +80,13 @@ impl PendingSums {
 
     /// Takes an aggregate; false if there is no room for it. An aggregate that the plan does not request is
     /// ignored.
-    pub(super) fn push(&mut self, probe: usize, process: ProcessId, partial_sum: &PartialSum) -> bool {
+    pub(super) fn push(
+        &mut self,
+        probe: usize,
+        process: ProcessId,
+        partial_sum: &PartialSum,
+        room: Room,
+    ) -> bool {
         let Some(summed) = self.of_probe.get(probe).and_then(Option::as_ref) else {
             return true;
         };
@@ -87,11 +94,11 @@ impl PendingSums {
             return true;
         }
         for window in &summed.windows {
-            let of = (*window, process, probe, partial_sum.group);
-            let room = self.waiting.len() < WAITING_MAX;
+            let of = (process, *window, probe, partial_sum.group);
+            let has_room = self.waiting.len() < room.bound(WAITING);
             match self.waiting.entry(of) {
                 Entry::Occupied(known) => known.into_mut().add(partial_sum),
-                Entry::Vacant(place) if room => {
+                Entry::Vacant(place) if has_room => {
                     place.insert(partial_sum.clone());
                 }
                 Entry::Vacant(_) => return false,
@@ -106,7 +113,11 @@ impl PendingSums {
     }
 
     pub(super) fn forget(&mut self, process: ProcessId) {
-        self.waiting.retain(|(_, of, _, _), _| *of != process);
+        let of = self.waiting.range((process, 0, 0, Group::Key(i64::MIN))..);
+        let of = of.map(|(of, _)| *of).take_while(|(of, _, _, _)| *of == process);
+        for of in of.collect::<Vec<_>>() {
+            self.waiting.remove(&of);
+        }
     }
 
     /// Places the aggregates that belong to an instance, or to none, given everything up to `reach`.
@@ -119,7 +130,7 @@ impl PendingSums {
         fill: &mut Fill<'_>,
     ) {
         for (of, partial_sum) in std::mem::take(&mut self.waiting) {
-            let (window, process, probe, group) = of;
+            let (process, window, probe, group) = of;
             let fate = match (group, tables.get_mut(window)) {
                 (Group::Key(key), Some(table)) if by_key.has(probe) => keyed(table, key, &partial_sum, reach),
                 (Group::Epoch(_), _) if !by_key.has(probe) => {
@@ -136,16 +147,19 @@ impl PendingSums {
                     let there = fill.fill(window, number, |content| {
                         content.take_partial_sum(process, probe, &partial_sum, parts);
                     });
-                    dropped.late += if there { 0 } else { partial_sum.count };
+                    let lost = if there { 0 } else { partial_sum.count };
+                    dropped.late = dropped.late.saturating_add(lost);
                 }
                 SumsPlace::Across(numbers) => {
-                    dropped.late += partial_sum.count;
+                    dropped.late = dropped.late.saturating_add(partial_sum.count);
                     for number in numbers {
                         fill.mark_incomplete(window, number, ACROSS);
                     }
                 }
-                SumsPlace::Late => dropped.late += partial_sum.count,
-                SumsPlace::Outside => dropped.outside += partial_sum.count,
+                SumsPlace::Late => dropped.late = dropped.late.saturating_add(partial_sum.count),
+                SumsPlace::Outside => {
+                    dropped.outside = dropped.outside.saturating_add(partial_sum.count);
+                }
             }
         }
     }
@@ -195,7 +209,13 @@ fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: T
 
 impl Running {
     /// Takes an aggregate of hits of a process.
-    pub(super) fn take_partial_sum(&mut self, probe: usize, process: ProcessId, partial_sum: &PartialSum) {
+    pub(super) fn take_partial_sum(
+        &mut self,
+        probe: usize,
+        process: ProcessId,
+        partial_sum: &PartialSum,
+        room: Room,
+    ) {
         if partial_sum.last < self.since || partial_sum.count == 0 {
             return;
         }
@@ -203,7 +223,7 @@ impl Running {
             // It is unknown which of them came before the rule was added.
             return self.stream.lose(self.since, partial_sum.last);
         }
-        if !self.partial_sums.push(probe, process, partial_sum) {
+        if !self.partial_sums.push(probe, process, partial_sum, room) {
             self.stream.overflow(partial_sum.last);
         }
     }

@@ -33,6 +33,18 @@ pub struct PlacedFold {
     pub why: &'static str,
 }
 
+impl Statistic {
+    /// The placement of a statistic of the hits of a probe between two times, and why.
+    pub(crate) fn placement(self) -> (Placement, &'static str) {
+        match self {
+            Statistic::Min | Statistic::Max => (Placement::Coordinator, "totals have no extremes"),
+            Statistic::Count | Statistic::Sum | Statistic::Mean => {
+                (Placement::Kernel, "computed from its totals")
+            }
+        }
+    }
+}
+
 impl CheckedRule {
     /// The placement of each fold of hits, in the order of windows and formulas.
     pub fn placements(&self) -> Vec<PlacedFold> {
@@ -104,12 +116,7 @@ impl CheckedRule {
                 if let Term::Hits { probe, statistic, .. } = term {
                     let name = self.probes.get(*probe).map_or("", |probe| probe.name.as_str());
                     let of = statistic.of(name);
-                    let (placement, why) = match statistic {
-                        Statistic::Min | Statistic::Max => {
-                            (Placement::Coordinator, "totals have no extremes")
-                        }
-                        _ => (Placement::Kernel, "computed from its totals"),
-                    };
+                    let (placement, why) = statistic.placement();
                     let window = self
                         .windows
                         .get(metric.window)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Engine, Open, Process, Running};
+use crate::eval::partial::Room;
 use crate::facts::ProcessFacts;
 use crate::ids::RuleId;
 use crate::value::{ProcessId, Time};
@@ -14,17 +15,17 @@ impl Engine {
     /// It counts in the windows that begin at `now` or later.
     pub fn process_joined(&mut self, process: ProcessId, facts: ProcessFacts, now: Time) {
         self.forget(process);
+        Arc::make_mut(&mut self.joined).insert(process, now);
+        self.assign(process, &facts);
         self.processes.insert(
             process,
             Process {
                 host: facts.host.as_deref().map(Arc::from),
-                facts: facts.clone(),
+                facts,
                 joined: now,
                 left: None,
             },
         );
-        self.count();
-        self.assign(process, &facts);
     }
 
     /// Updates the facts of a process: its roles are determined again. Ignored for a process that never
@@ -33,7 +34,6 @@ impl Engine {
         if let Some(known) = self.processes.get_mut(&process) {
             known.facts = facts.clone();
             known.host = facts.host.as_deref().map(Arc::from);
-            self.count();
             self.assign(process, &facts);
         }
     }
@@ -42,30 +42,35 @@ impl Engine {
     pub fn process_left(&mut self, process: ProcessId, now: Time) {
         if let Some(known) = self.processes.get_mut(&process) {
             known.left.get_or_insert(now);
-            self.count();
+            Arc::make_mut(&mut self.joined).remove(&process);
         }
     }
 
-    /// Updates the derived data after processes joined, left or changed their facts.
-    fn count(&mut self) {
-        let there = self
-            .processes
-            .iter()
-            .filter(|(_, process)| process.left.is_none());
-        self.joined = Arc::new(there.map(|(id, process)| (*id, process.joined)).collect());
-        let rank = |(id, process): (&ProcessId, &Process)| Some((*id, process.facts.rank?));
-        self.ranks = Arc::new(self.processes.iter().filter_map(rank).collect());
-    }
-
+    /// Determines what depends on the facts of a process: its rank and its roles.
     fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
+        let ranks = Arc::make_mut(&mut self.ranks);
+        match facts.rank {
+            Some(rank) => ranks.insert(process, rank),
+            None => ranks.remove(&process),
+        };
         self.rules
             .iter_mut()
             .for_each(|running| running.assign(process, facts));
     }
 
+    /// The room for the data of open windows, given the present processes.
+    pub(super) fn room(&self) -> Room {
+        Room::of(self.joined.len())
+    }
+
+    /// Removes what is known of a process. Takes no longer with more processes: all of a large job join at once.
     fn forget(&mut self, process: ProcessId) {
-        self.processes.remove(&process);
-        self.count();
+        // Observations of unknown processes are ignored.
+        if self.processes.remove(&process).is_none() {
+            return;
+        }
+        Arc::make_mut(&mut self.joined).remove(&process);
+        Arc::make_mut(&mut self.ranks).remove(&process);
         self.samples.drop_process(process);
         Arc::make_mut(&mut self.variables).forget(process);
         for running in &mut self.rules {

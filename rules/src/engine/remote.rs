@@ -6,28 +6,46 @@
 use std::collections::BTreeMap;
 
 use super::advance::DueInstance;
-use super::instance::Instance;
+use super::instance::{HITS_LOST, Instance};
 use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::Observation;
+use super::relay::Acknowledged;
 use super::{Engine, Open, Running};
 use crate::ids::RuleId;
-use crate::value::{Machine, ProcessId, Time};
+use crate::value::{Machine, ProcessId, Subject, Time};
 
 /// Reports that wait for a preceding one; if there are more, the missing one counts as lost.
 const EARLY_MAX: usize = 64;
 
+/// Why an instance is incomplete in whose time an agent was replaced by another one on its node.
+const RESTARTED: &str = "an agent was restarted in it";
+
 /// The state of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remote {
+    /// The newest agent of the node that reported.
+    pub(super) incarnation: Option<u64>,
     /// The number of its next report.
-    next: u64,
+    pub(super) next: u64,
     /// Reports that arrived out of order.
     early: BTreeMap<u64, Report>,
     /// For each rule, the time up to which the hits that the node folds have been placed.
     settled: Vec<Option<Time>>,
     /// Its processes, each with the time up to which it was observed.
     observed: BTreeMap<ProcessId, Time>,
+    /// Hits after this time are lost, up to the first watermark of the present agent.
+    lost_from: Option<Time>,
+}
+
+impl Remote {
+    /// The time up to which all hits of its processes are here: those that are passed on, and those that the
+    /// node folds, which it places later than it says that they were observed.
+    fn complete(&self) -> Time {
+        let observed = self.observed.values().min().copied();
+        let placed = self.settled.iter().copied().min().flatten();
+        observed.min(placed).unwrap_or_default()
+    }
 }
 
 impl Engine {
@@ -37,13 +55,24 @@ impl Engine {
     }
 
     /// Takes a report; false if the node never joined. A duplicate changes nothing; a report out of order
-    /// waits for those before it.
+    /// waits for those before it. The first report of a newer incarnation makes the open windows partial, and
+    /// those of older ones are counted as [`super::Dropped::outdated`].
     pub fn take_report(&mut self, report: Report) -> bool {
         let Some(remote) = self.nodes.get_mut(&report.node) else {
             return false;
         };
         let node = report.node;
-        if report.sequence >= remote.next {
+        match remote.incarnation {
+            Some(newest) if report.incarnation < newest => {
+                self.drop_outdated(&report);
+                return true;
+            }
+            Some(newest) if report.incarnation > newest => self.restart(node, report.incarnation),
+            _ => remote.incarnation = Some(report.incarnation),
+        }
+        if let Some(remote) = self.nodes.get_mut(&node)
+            && report.sequence >= remote.next
+        {
             remote.early.insert(report.sequence, report);
         }
         while let Some(remote) = self.nodes.get_mut(&node) {
@@ -57,27 +86,62 @@ impl Engine {
             let Some(report) = remote.early.remove(&first) else {
                 break;
             };
-            remote.next = first + 1;
+            // Not even a node that counts wrongly gets more than its last number.
+            remote.next = first.saturating_add(1);
             if lost {
-                let observed = report
-                    .observations
-                    .iter()
-                    .filter_map(watermark)
-                    .map(|(_, time)| time);
-                let (remote, upto) = (remote.clone(), observed.max());
-                self.lose(&remote, upto.unwrap_or(Time(u64::MAX)));
+                let from = remote.complete();
+                self.lose(from, last_watermark(&report).unwrap_or(Time(u64::MAX)), HITS_LOST);
             }
             self.take_next(node, report);
         }
         true
     }
 
-    fn take_next(&mut self, node: Machine, report: Report) {
+    /// Another agent of a node reports: what the one before it did not report is lost, up to the first watermark of
+    /// the new one, which is later than all hits that the other took.
+    fn restart(&mut self, node: Machine, incarnation: u64) {
+        let Some(remote) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let before = std::mem::take(remote);
+        remote.incarnation = Some(incarnation);
+        remote.lost_from = Some(before.lost_from.unwrap_or_else(|| before.complete()));
+        for report in before.early.values() {
+            self.drop_outdated(report);
+        }
+        for running in &mut self.rules {
+            running.mark_incomplete(Time(u64::MAX), RESTARTED);
+        }
+    }
+
+    /// Counts the hits of a report that is ignored because its agent was replaced.
+    fn drop_outdated(&mut self, report: &Report) {
+        let observed = report.observations.iter().filter_map(Observation::hits_of_rule);
+        let folded = report
+            .partials
+            .iter()
+            .map(|partial| (partial.rule, partial.content.len() as u64));
+        for (rule, hits) in observed.chain(folded) {
+            if let Some(running) = self.rules.get_mut(rule.0) {
+                let outdated = &mut running.stream.dropped.outdated;
+                *outdated = outdated.saturating_add(hits);
+            }
+        }
+    }
+
+    fn take_next(&mut self, node: Machine, mut report: Report) {
+        self.refuse_foreign(node, &mut report);
+        let reached = last_watermark(&report);
         if let Some(remote) = self.nodes.get_mut(&node) {
             remote
                 .observed
                 .extend(report.observations.iter().filter_map(watermark));
             remote.settled = report.settled;
+            if let Some(upto) = reached
+                && let Some(from) = remote.lost_from.take()
+            {
+                self.lose(from, upto, RESTARTED);
+            }
         }
         report
             .observations
@@ -104,6 +168,43 @@ impl Engine {
         }
     }
 
+    /// Removes from a report, and counts, what it says of other nodes and their processes.
+    fn refuse_foreign(&mut self, node: Machine, report: &mut Report) {
+        let processes = &self.processes;
+        let is_foreign = |process: ProcessId| {
+            processes
+                .get(&process)
+                .is_some_and(|known| known.facts.machine != node)
+        };
+        let mut foreign: Vec<(Option<RuleId>, u64)> = Vec::new();
+        report.observations.retain(|observation| {
+            let refused = match observation.subject() {
+                Subject::Machine(machine) => machine != node,
+                Subject::Process(process) => is_foreign(process),
+            };
+            if refused {
+                let of_rule = observation.hits_of_rule();
+                foreign.push(of_rule.map_or((None, 1), |(rule, hits)| (Some(rule), hits)));
+            }
+            !refused
+        });
+        report.partials.retain(|partial| {
+            let refused = partial.content.processes().any(is_foreign);
+            if refused {
+                foreign.push((Some(partial.rule), partial.content.len() as u64));
+            }
+            !refused
+        });
+        for (rule, count) in foreign {
+            let is_it = |(at, _): &(usize, &mut Running)| rule.is_none_or(|rule| rule.0 == *at);
+            let concerned = self.rules.iter_mut().enumerate().filter(is_it);
+            concerned.for_each(|(_, running)| {
+                let foreign = &mut running.stream.dropped.foreign;
+                *foreign = foreign.saturating_add(count);
+            });
+        }
+    }
+
     /// The information that nodes need to place the hits that they fold.
     pub fn schedule(&self) -> Schedule {
         let rule = |(rule, running): (usize, &Running)| {
@@ -117,7 +218,11 @@ impl Engine {
                 windows: running.windows.iter().map(window).collect(),
             }
         };
+        let acknowledged = self.nodes.iter();
         Schedule {
+            acknowledged: acknowledged
+                .filter_map(|(node, remote)| Acknowledged::of(*node, remote))
+                .collect(),
             rules: self.rules.iter().enumerate().map(rule).collect(),
         }
     }
@@ -128,13 +233,12 @@ impl Engine {
         self.nodes.values().map(settled).min()
     }
 
-    /// Records the loss of a node's report.
-    fn lose(&mut self, remote: &Remote, upto: Time) {
-        let from = remote.observed.values().min().copied().unwrap_or_default();
+    /// Hits of a node between two times are lost.
+    fn lose(&mut self, from: Time, upto: Time, reason: &str) {
         for running in &mut self.rules {
             running.stream.lose(from, upto);
             running.joiners.iter_mut().for_each(Joiner::clear);
-            running.mark_incomplete(upto, "hits were lost in it");
+            running.mark_incomplete(upto, reason);
         }
     }
 }
@@ -144,6 +248,11 @@ fn watermark(observation: &Observation) -> Option<(ProcessId, Time)> {
         Observation::Watermark { process, time } => Some((*process, *time)),
         _ => None,
     }
+}
+
+fn last_watermark(report: &Report) -> Option<Time> {
+    let watermarks = report.observations.iter().filter_map(watermark);
+    watermarks.map(|(_, time)| time).max()
 }
 
 impl Running {
@@ -167,10 +276,20 @@ impl Running {
     }
 
     fn merge(&mut self, partial: &Partial) {
+        let folds = self.rule.folds.get(partial.window);
+        let fits = folds.is_some_and(|folds| partial.content.fits(folds));
         match self.instance(partial.window, partial.index) {
-            Some(instance) => instance.fill(|content| content.merge(&partial.content)),
+            Some(instance) if fits => instance.fill(|content| content.merge(&partial.content)),
+            Some(instance) => {
+                instance.mark_incomplete("what a node reported is of another rule");
+                let unplaced = &mut self.stream.dropped.unplaced;
+                *unplaced = unplaced.saturating_add(partial.content.len() as u64);
+            }
             // The wait for it has ended.
-            None => self.stream.dropped.late += partial.content.len() as u64,
+            None => {
+                let late = &mut self.stream.dropped.late;
+                *late = late.saturating_add(partial.content.len() as u64);
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Samples {
     /// Names of the called functions.
     names: Names,
     gauges: BTreeMap<(Subject, Measure), Series<f64>>,
-    probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
+    probes: BTreeMap<(ProcessId, RuleId, ProbeId), ProbeSeries>,
     /// The `floor` of the last removal.
     forgotten: Time,
 }
@@ -68,12 +68,21 @@ impl Samples {
         self.gauges.entry((of, measure)).or_default().push(time, value);
     }
 
-    pub(crate) fn totals(&mut self, of: (RuleId, ProbeId, ProcessId), time: Time, totals: (u64, u64)) {
-        self.probes.entry(of).or_default().totals.push(time, totals);
+    pub(crate) fn totals(
+        &mut self,
+        (rule, probe, process): (RuleId, ProbeId, ProcessId),
+        time: Time,
+        totals: (u64, u64),
+    ) {
+        self.probes
+            .entry((process, rule, probe))
+            .or_default()
+            .totals
+            .push(time, totals);
     }
 
-    pub(crate) fn hit(&mut self, of: (RuleId, ProbeId, ProcessId), hit: Hit) {
-        let hits = &mut self.probes.entry(of).or_default().hits;
+    pub(crate) fn hit(&mut self, (rule, probe, process): (RuleId, ProbeId, ProcessId), hit: Hit) {
+        let hits = &mut self.probes.entry((process, rule, probe)).or_default().hits;
         if hits.len() < HITS_MAX {
             hits.push_back(hit);
         }
@@ -81,15 +90,21 @@ impl Samples {
 
     /// Forgets the probes of a rule.
     pub(crate) fn drop_rule(&mut self, rule: RuleId) {
-        self.probes.retain(|(of, _, _), _| *of != rule);
+        self.probes.retain(|(_, of, _), _| *of != rule);
     }
 
     pub(crate) fn drop_process(&mut self, process: ProcessId) {
-        let is_of_others = |of: &Subject| *of != Subject::Process(process);
-        self.counters.retain(|(of, _), _| is_of_others(of));
-        self.gauges.retain(|(of, _), _| is_of_others(of));
+        for measure in Measure::ALL {
+            let of = (Subject::Process(process), *measure);
+            self.counters.remove(&of);
+            self.gauges.remove(&of);
+        }
         self.calls.remove(&process);
-        self.probes.retain(|(_, _, of), _| *of != process);
+        let of = self.probes.range((process, RuleId(0), ProbeId(0))..);
+        let of = of.map(|(of, _)| *of).take_while(|(of, _, _)| *of == process);
+        for of in of.collect::<Vec<_>>() {
+            self.probes.remove(&of);
+        }
     }
 
     /// Forgets the samples that no window beginning at `floor` or later needs. Not at each call, because
@@ -179,10 +194,10 @@ impl Samples {
     /// All hits of a probe within the window, between the totals that are nearest to its boundaries.
     pub(crate) fn each_hit(
         &self,
-        of: (RuleId, ProbeId, ProcessId),
+        (rule, probe, process): (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
     ) -> Result<Vec<&Hit>, WhyMissing> {
-        let series = self.probes.get(&of).ok_or(UNOBSERVED)?;
+        let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
             .0
@@ -195,11 +210,11 @@ impl Samples {
     /// is an integer, and each hit is in one window. `each` if the least and the greatest are needed.
     pub(crate) fn hits(
         &self,
-        of: (RuleId, ProbeId, ProcessId),
+        (rule, probe, process): (RuleId, ProbeId, ProcessId),
         each: bool,
         (start, end): (Time, Time),
     ) -> Result<HitsInWindow, WhyMissing> {
-        let series = self.probes.get(&of).ok_or(UNOBSERVED)?;
+        let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
             .0

@@ -7,11 +7,13 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::output::Dropped;
+use crate::eval::partial::Room;
 use crate::hit::Hit;
 use crate::value::{ProcessId, Time};
 
-/// Hits that may wait; further ones are dropped, and the windows to which they would belong are partial.
-pub(super) const PENDING_MAX: usize = 262_144;
+/// Hits that may wait in a job of few processes; further ones are dropped, and the windows to which they would
+/// belong are partial.
+pub(super) const PENDING: usize = 262_144;
 
 /// A hit of a probe, by the probe's index in the rule.
 #[derive(Clone, Debug)]
@@ -79,8 +81,8 @@ impl Stream {
     }
 
     /// Takes a hit that is not late.
-    pub(super) fn push(&mut self, arrived: Arrived) {
-        if self.pending.len() >= PENDING_MAX {
+    pub(super) fn push(&mut self, arrived: Arrived, room: Room) {
+        if self.pending.len() >= room.bound(PENDING) {
             self.overflow(arrived.hit.time);
         } else {
             self.pending.push(arrived);

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::extent::Extent;
 use super::hit_placement::{HitPlacement, Name, began, is_shared, key_of, may_end, put};
 use super::instance::{Closed, Frame, HITS_LOST, Instance, InstanceEnvironment, WITHOUT_KEY};
 use super::instance_table::InstanceTable;
@@ -23,8 +24,8 @@ use crate::window::{Begin, Boundaries, Straddle};
 
 /// Open instances at a time; beyond this number the oldest closes incomplete.
 const OPEN_MAX: usize = 64;
-/// Hits that may wait for their instance to begin.
-const WAITING_MAX: usize = 65_536;
+/// Hits that may wait for their instance to begin, in a job of few processes.
+const WAITING: usize = 65_536;
 /// Remembered keys of closed instances, to distinguish late hits from early ones.
 const CLOSED_MAX: usize = 1024;
 /// Number of instances that may begin while a hit waits for its own; with more it is dropped.
@@ -202,7 +203,7 @@ impl Track {
 
     /// The unfinished instance of a process.
     fn going_on(&mut self, process: ProcessId) -> Option<&mut Instance> {
-        let goes_on = |instance: &&mut Instance| matches!(instance.boundaries.get(&process), Some((_, None)));
+        let goes_on = |instance: &&mut Instance| matches!(instance.extent.of(process), Some((_, None)));
         self.open.iter_mut().rev().find(goes_on)
     }
 
@@ -219,8 +220,8 @@ impl Track {
         if self.indices.is_some_and(|(known, _)| known >= number) {
             return;
         }
-        if let Some((process, (start, _))) = enclosing.boundaries.first_key_value() {
-            self.open_instance(placement, (*process, *start), None, None, dropped);
+        if let Some((process, (start, _))) = enclosing.extent.first() {
+            self.open_instance(placement, (process, start), None, None, dropped);
         }
     }
 
@@ -253,8 +254,11 @@ impl Track {
             },
             outer,
             around: Vec::new(),
-            boundaries: [(process, (start, None))].into(),
-            content: Arc::new(Content::new(Arc::clone(&self.folds))),
+            extent: Extent::new(process, start),
+            content: Arc::new(Content::new(
+                Arc::clone(&self.folds),
+                placement.nest.around.room(),
+            )),
             incomplete: None,
             last: start,
             lacked: None,
@@ -285,9 +289,7 @@ impl Track {
                 }
                 before.lacked = None;
                 before.last = before.last.max(time);
-                if let Some((_, end)) = before.boundaries.get_mut(&process) {
-                    *end = Some(time);
-                }
+                before.extent.end_in(process, time);
             }
             self.look_out(placement);
         }
@@ -298,12 +300,12 @@ impl Track {
                 return;
             }
             if let Some(known) = self.by_name(&name) {
-                if known.boundaries.contains_key(&process) {
+                if known.extent.of(process).is_some() {
                     dropped.unplaced += 1;
                     known.mark_incomplete("it began twice in one process");
                     return;
                 }
-                known.boundaries.insert(process, (time, None));
+                known.extent.begin(process, time);
                 known.take(placement.arrived);
                 let number = known.frame.number;
                 return self.has_begun(number, placement);
@@ -329,7 +331,7 @@ impl Track {
             if before.is_none_or(|before| before <= earlier.frame.number) {
                 earlier.last = earlier.last.max(time);
             }
-            let is_begun = earlier.boundaries.contains_key(&process);
+            let is_begun = earlier.extent.of(process).is_some();
             if must_have_begun && !is_begun && around.was_there(process, earlier.start()) {
                 earlier.mark_incomplete("a process was not watched from its begin");
             }
@@ -362,12 +364,10 @@ impl Track {
             return;
         };
         instance.lacked = None;
-        match instance.boundaries.get_mut(&process) {
-            Some((_, end @ None)) => {
-                *end = Some(time);
-                put(instance, placement.arrived, placement.boundaries, dropped);
-            }
-            _ => dropped.outside += 1,
+        if instance.extent.end_in(process, time) {
+            put(instance, placement.arrived, placement.boundaries, dropped);
+        } else {
+            dropped.outside += 1;
         }
         let number = instance.frame.number;
         self.look_out(placement);
@@ -385,7 +385,7 @@ impl Track {
             }
             if self.closed_keys.contains(&name) {
                 dropped.late += 1;
-            } else if self.waiting.len() < WAITING_MAX {
+            } else if self.waiting.len() < placement.nest.around.room().bound(WAITING) {
                 self.waiting.push_back((self.next, name, arrived.clone()));
             } else {
                 dropped.overflow += 1;
@@ -484,10 +484,9 @@ impl Track {
     /// Begins a window again at the end of the preceding instance, as long as the enclosing one continues.
     fn follow(&mut self, placement: &HitPlacement<'_>, number: u64, dropped: &mut Dropped) {
         let goes_on = |instance: &&Instance| instance.end().is_none();
-        let ended = self.numbered(number).and_then(|instance| {
-            let process = instance.boundaries.first_key_value()?.0;
-            Some((*process, instance.end()?))
-        });
+        let ended = self
+            .numbered(number)
+            .and_then(|instance| Some((instance.extent.first()?.0, instance.end()?)));
         let Some(boundary) = ended.filter(|_| placement.boundaries.from.contains(&Begin::Itself)) else {
             return;
         };

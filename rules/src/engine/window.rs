@@ -291,7 +291,10 @@ impl Engine {
         complete: &BTreeSet<ProcessId>,
         boundaries: (Time, Time),
     ) -> (Content, Vec<Option<String>>) {
-        let mut content = Content::new(running.rule.folds.get(place).cloned().unwrap_or_default());
+        let mut content = Content::new(
+            running.rule.folds.get(place).cloned().unwrap_or_default(),
+            self.room(),
+        );
         let no_process = BTreeSet::new();
         let mut of_probe = |place: usize, probe: &CheckedProbe| {
             let members = running.roles.get(probe.role).unwrap_or(&no_process);

@@ -42,7 +42,7 @@ fn parts_are_shared_folded_and_placed_as_low_as_they_can_go() {
         ("sum(send.size) by send.to", Placement::Coordinator),
         ("sum(send.ratio)", Placement::Coordinator),
         ("sum(send.size where send.to > 1)", Placement::Coordinator),
-        ("cpu.time", Placement::Node),
+        ("cpu.time", Placement::Coordinator),
         ("quantile(send.duration, 95%)", Placement::Coordinator),
     ] {
         assert_eq!(place(label), Some(expected), "{label}");

@@ -54,8 +54,8 @@ table! {
     label "type", 2, "of context switches: `involuntary` or `voluntary`";
     label "kind", 16, "what was lost, or what is not published";
     label "rule", 256, "a rule, by its name";
-    label "reason", 6,
-        "why a rule's numbers leave something out; of windows: `partial` (hits of them were lost), `discarded` (by the rule), `skipped` (the first); of hits: `late`, `duplicate`, `outside` (of all windows), `unplaced` (without the key of a window), `overflow` (no room), `straddling` (a boundary)";
+    label "reason", 8,
+        "why a rule's numbers leave something out; of windows: `partial` (hits of them were lost), `discarded` (by the rule), `skipped` (the first); of hits: `late`, `duplicate`, `outside` (of all windows), `unplaced` (without the key of a window), `overflow` (no room), `outdated` (of an agent that was replaced), `foreign` (of another node), `straddling` (a boundary)";
     label "metric", 8, "a metric of a rule, by its name (eight a rule, on average)";
     label "efficiency", 7,
         "POP's: `parallel` = `load_balance` (= `within_nodes` × `between_nodes`) × `communication` (= `serialisation` × `transfer`)";

@@ -7,6 +7,7 @@ mod naive;
 mod numbers;
 mod product;
 mod rounding;
+mod sound;
 
 use std::fmt::Debug;
 

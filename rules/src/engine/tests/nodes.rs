@@ -10,6 +10,14 @@ const NODES: u32 = 2;
 struct Cluster {
     engine: Engine,
     nodes: Vec<Node>,
+    rule: CheckedRule,
+}
+
+fn facts(rank: u32) -> ProcessFacts {
+    ProcessFacts {
+        machine: Machine(u32::from(rank > 0)),
+        ..ProcessFacts::of_rank(rank)
+    }
 }
 
 impl Cluster {
@@ -18,14 +26,21 @@ impl Cluster {
         let rule = checked(source);
         let mut engine = Engine::new(vec![rule.clone()], Time(0)).unwrap();
         let mut nodes: Vec<Node> = (0..NODES)
-            .map(|id| Node::new(Machine(id), vec![rule.clone()]))
+            .map(|id| Node::new(Machine(id), 0, vec![rule.clone()]))
             .collect();
         (0..NODES).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..3 {
-            engine.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0));
-            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &ProcessFacts::of_rank(rank));
+            engine.process_joined(ProcessId(rank), facts(rank), Time(0));
+            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &facts(rank));
         }
-        Cluster { engine, nodes }
+        Cluster { engine, nodes, rule }
+    }
+
+    /// The agent of the workers' node is replaced by another one.
+    fn restart(&mut self, incarnation: u64) -> Node {
+        let mut node = Node::new(Machine(1), incarnation, vec![self.rule.clone()]);
+        (1..3).for_each(|rank| node.process_joined(ProcessId(rank), &facts(rank)));
+        std::mem::replace(&mut self.nodes[1], node)
     }
 
     fn hit(&mut self, probe: usize, rank: u32, ms: u64, duration: u64, reads: &[f64]) {
@@ -47,9 +62,12 @@ impl Cluster {
             (1..3).for_each(|rank| self.hit(3, rank, start + 1 + compute % 90, 1, &[n]));
         }
         self.hit(1, 0, start + 95, 0, &[n]);
-        let time = Time((start + 99) * MS);
+        self.watermarks(start + 99);
+    }
+
+    fn watermarks(&mut self, ms: u64) {
         for rank in 0..3 {
-            let process = ProcessId(rank);
+            let (process, time) = (ProcessId(rank), Time(ms * MS));
             self.nodes[usize::from(rank > 0)].observe(Observation::Watermark { process, time });
         }
     }
@@ -137,8 +155,90 @@ fn reports_that_come_twice_or_out_of_order_change_nothing_and_one_that_never_com
     }
     let closed = cluster.closed(510);
     assert!(closed[0].contains("the window is partial"), "{closed:?}");
-    let unknown = Node::new(Machine(9), Vec::new()).report();
+    let unknown = Node::new(Machine(9), 0, Vec::new()).report();
     assert!(!cluster.engine.take_report(unknown));
+}
+
+#[test]
+fn a_restarted_agent_begins_at_report_0_and_makes_the_windows_in_flight_partial() {
+    let mut cluster = Cluster::new(FRAME);
+    cluster.iteration(1, 3);
+    for report in cluster.rounds(200) {
+        cluster.engine.take_report(report);
+    }
+    assert_eq!(cluster.closed(201), ["6 ms"]);
+    // The agent of the workers is replaced while iteration 2 is open, with a hit that it has not reported.
+    cluster.hit(0, 0, 300, 0, &[2.0, 2.0]);
+    cluster.watermarks(320);
+    for round in 0..2 {
+        for report in cluster.rounds(321 + round) {
+            cluster.engine.take_report(report);
+        }
+    }
+    cluster.hit(3, 1, 325, 1, &[2.0]);
+    let mut old = cluster.restart(7);
+    cluster.hit(3, 2, 330, 1, &[2.0]);
+    for number in 3..5 {
+        cluster.hit(1, 0, 295 + (number - 2) * 100, 0, &[number as f64 - 1.0]);
+        cluster.hit(0, 0, number * 100 + 100, 0, &[number as f64, 2.0]);
+        (1..3).for_each(|rank| cluster.hit(3, rank, number * 100 + 110, 1, &[number as f64]));
+        cluster.watermarks(number * 100 + 120);
+        for round in 0..3 {
+            for report in cluster.rounds(number * 100 + 130 + round) {
+                cluster.engine.take_report(report);
+            }
+        }
+    }
+    let closed = cluster.closed(540);
+    assert_eq!(closed.len(), 2, "{closed:?}");
+    assert!(closed[0].contains("an agent was restarted in it"), "{closed:?}");
+    // Instance 3 began before the first watermark of the new agent, so hits of it may be missing.
+    assert!(closed[1].contains("the window is partial"), "{closed:?}");
+    let dropped = cluster.engine.dropped(RuleId(0));
+    assert_eq!((dropped.outdated, dropped.partial), (0, 2));
+    // What the old agent reports late is ignored and counted.
+    old.observe(hit(ProbeId(1), ProcessId(1), Time(340 * MS), 0, &[2.0]));
+    let late = old.report();
+    assert!(cluster.engine.take_report(late.clone()));
+    assert!(cluster.engine.take_report(late));
+    assert_eq!(cluster.engine.dropped(RuleId(0)).outdated, 2);
+    cluster.iteration(6, 4);
+    for round in 0..3 {
+        for report in cluster.rounds(700 + round) {
+            cluster.engine.take_report(report);
+        }
+    }
+    assert_eq!(cluster.closed(710).last().map(String::as_str), Some("8 ms"));
+}
+
+#[test]
+fn a_node_speaks_of_its_own_processes_only() {
+    let mut cluster = Cluster::new(FRAME);
+    cluster.iteration(1, 3);
+    // The node of the master claims the hits of the workers, and that everything of them was observed.
+    let observe = |node: &mut Node, process: u32| {
+        let (process, time) = (ProcessId(process), Time(1000 * MS));
+        node.observe(hit(ProbeId(3), process, Time(150 * MS), MS, &[1.0]));
+        node.observe(Observation::Watermark { process, time });
+        let of = Subject::Machine(Machine(1));
+        node.observe(Observation::gauge(of, Measure::JobCpus, time, 2.0));
+    };
+    (1..3).for_each(|rank| cluster.nodes[0].process_joined(ProcessId(rank), &facts(rank)));
+    observe(&mut cluster.nodes[0], 1);
+    let reports = cluster.rounds(200);
+    let folded = reports[0].partials.len();
+    for report in reports {
+        cluster.engine.take_report(report);
+    }
+    assert_eq!(cluster.closed(201), ["6 ms"]);
+    let dropped = cluster.engine.dropped(RuleId(0));
+    // The watermark, the gauge and the hit, which the node had folded.
+    assert_eq!((folded, dropped.foreign), (1, 3), "{dropped:?}");
+    let foreign = dropped.hits().into_iter().find(|left| left.reason == "foreign");
+    assert_eq!(
+        foreign.map(|left| left.words),
+        Some("reported by a node that is not theirs")
+    );
 }
 
 #[test]

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use super::room::Room;
 use super::source::{cell, holds, key, number_in};
 use super::state::{AggregateState, HitPosition};
 use crate::folds::Source;
@@ -13,28 +16,29 @@ use crate::partial_sum::PartialSum;
 use crate::term::{Field, Term};
 use crate::value::{Key, ProcessId};
 
-/// Hits that are kept of an instance; further ones make it partial.
-const HITS_MAX: usize = 65_536;
-/// States of an instance; further ones make it partial.
-pub(super) const ROWS_MAX: usize = 65_536;
+/// Hits that are kept of an instance in a job of few processes; further ones make it partial.
+const HITS: usize = 65_536;
 
 /// The folded and the kept hits of an instance.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(super) folds: Arc<WindowFolds>,
+    pub(super) room: Room,
     /// Ordered by process and probe; each has the folds of the probe in the order of its table.
     pub(super) rows: Vec<((ProcessId, usize), Vec<ProcessFold>)>,
     /// For each probe, its hits, if a fold waits for the close.
     pub(super) kept: Vec<Vec<Hit>>,
-    hits: usize,
-    states: usize,
-    hits_kept: usize,
+    pub(super) hits: usize,
+    pub(super) states: usize,
+    pub(super) hits_kept: usize,
+    /// Something was left out for lack of room.
+    pub(super) is_truncated: bool,
     /// Index of the last row found: hits of one process and probe are often consecutive.
-    hint: usize,
+    pub(super) hint: usize,
 }
 
 /// The state of one fold for one process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ProcessFold {
     pub(super) groups: Groups,
     /// Why a hit could not be filtered or assigned to a row: the lexicographically smallest reasons.
@@ -42,7 +46,7 @@ pub(super) struct ProcessFold {
     pub(super) unkeyed: Option<Box<str>>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Groups {
     One(AggregateState),
     Keyed(BTreeMap<Key, AggregateState>),
@@ -52,8 +56,9 @@ pub(super) enum Groups {
 impl PartialEq for Content {
     fn eq(&self, other: &Content) -> bool {
         let sorted = |content: &Content| {
-            let mut kept = content.kept.clone();
-            kept.iter_mut().for_each(|hits| hits.sort_by(Hit::order));
+            let kept = content.kept.iter().cloned().enumerate();
+            let mut kept: Vec<(usize, Vec<Hit>)> = kept.filter(|(_, hits)| !hits.is_empty()).collect();
+            kept.iter_mut().for_each(|(_, hits)| hits.sort_by(Hit::order));
             kept
         };
         self.rows == other.rows && self.hits == other.hits && sorted(self) == sorted(other)
@@ -61,8 +66,9 @@ impl PartialEq for Content {
 }
 
 impl Content {
-    pub(crate) fn new(folds: Arc<WindowFolds>) -> Content {
+    pub(crate) fn new(folds: Arc<WindowFolds>, room: Room) -> Content {
         Content {
+            room,
             kept: vec![Vec::new(); folds.names.len()],
             folds,
             ..Content::default()
@@ -92,9 +98,14 @@ impl Content {
         self.hits += 1;
         if self.folds.keeps.get(probe) == Some(&true) {
             self.hits_kept += 1;
-            if let Some(kept) = self.kept.get_mut(probe).filter(|_| self.hits_kept <= HITS_MAX) {
+            let has_room = self.hits_kept <= self.room.bound(HITS);
+            self.is_truncated |= !has_room;
+            if let Some(kept) = self.kept.get_mut(probe).filter(|_| has_room) {
                 kept.push(hit.clone());
             }
+        }
+        if self.is_truncated {
+            return;
         }
         let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if !of_probe.is_empty() {
@@ -105,6 +116,7 @@ impl Content {
                     self.states += row.take(fold, hit);
                 }
             }
+            self.is_truncated |= self.states > self.states_max();
         }
     }
 
@@ -117,7 +129,8 @@ impl Content {
         partial_sum: &PartialSum,
         parts: &[(Field, usize)],
     ) {
-        self.hits += usize::try_from(partial_sum.count).unwrap_or(usize::MAX);
+        let hits = usize::try_from(partial_sum.count).unwrap_or(usize::MAX);
+        self.hits = self.hits.saturating_add(hits);
         let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if of_probe.is_empty() {
             return;
@@ -142,25 +155,48 @@ impl Content {
         }
     }
 
+    /// The most states that it has room for.
+    pub(super) fn states_max(&self) -> usize {
+        self.room.states(self.folds.folds.len())
+    }
+
     /// False if something was left out.
     pub(crate) fn has_room(&self) -> bool {
-        self.states <= ROWS_MAX && self.hits_kept <= HITS_MAX
+        !self.is_truncated
     }
 
     /// Merges the content of other hits.
     pub(crate) fn merge(&mut self, other: &Content) {
-        self.hits += other.hits;
+        self.hits = self.hits.saturating_add(other.hits);
         self.hits_kept += other.hits_kept;
+        self.is_truncated |= other.is_truncated || self.hits_kept > self.room.bound(HITS);
         for (kept, more) in self.kept.iter_mut().zip(&other.kept) {
-            let room = HITS_MAX.saturating_sub(kept.len());
+            let room = self.room.bound(HITS).saturating_sub(kept.len());
             kept.extend(more.iter().take(room).cloned());
         }
-        for (of, rows) in &other.rows {
-            let (own, more) = row(&mut self.rows, &self.folds, *of, &mut self.hint);
-            self.states += more;
-            for (row, other) in own.iter_mut().zip(rows) {
-                self.states += row.merge(other);
+        let mut rest = other.rows.as_slice();
+        while let Some((of, rows)) = rest.first()
+            && !self.is_truncated
+        {
+            match self.rows.binary_search_by_key(of, |(known, _)| *known) {
+                Ok(place) => {
+                    for (row, other) in self.rows[place].1.iter_mut().zip(rows) {
+                        self.states += row.merge(other);
+                    }
+                    rest = &rest[1..];
+                }
+                // The processes of a node are often consecutive: their rows are inserted at once.
+                Err(place) => {
+                    let next = self.rows.get(place).map(|(known, _)| *known);
+                    let until = rest.partition_point(|(of, _)| next.is_none_or(|next| *of < next));
+                    let (new, others) = rest.split_at(until);
+                    let states = new.iter().flat_map(|(_, rows)| rows).map(ProcessFold::states);
+                    self.states += states.sum::<usize>();
+                    self.rows.splice(place..place, new.iter().cloned());
+                    rest = others;
+                }
             }
+            self.is_truncated |= self.states > self.states_max();
         }
     }
 
@@ -216,6 +252,14 @@ impl ProcessFold {
             },
             unchosen: None,
             unkeyed: None,
+        }
+    }
+
+    /// The number of its states, and one for a table of rows.
+    pub(super) fn states(&self) -> usize {
+        match &self.groups {
+            Groups::One(_) => 1,
+            Groups::Keyed(groups) => 1 + groups.len(),
         }
     }
 

@@ -8,14 +8,18 @@
 //! instance is decided in [`crate::engine`].
 
 mod content;
+mod parts;
 mod past;
 mod read;
+mod room;
 mod source;
 mod state;
 
 pub(crate) use content::Content;
+pub(crate) use parts::ContentPart;
 pub(crate) use past::Past;
-pub(crate) use read::{of_values, value};
+pub(crate) use read::{MORE_THAN_KEPT, of_values, value};
+pub(crate) use room::Room;
 pub(crate) use state::{AggregateState, HitPosition};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::content::{Content, Groups, ROWS_MAX, least};
+use super::content::{Content, Groups, least};
 use super::state::{AggregateState, HitPosition};
 use crate::eval::rows::fix;
 use crate::eval::{Context, WindowData, boolean};
@@ -10,6 +10,9 @@ use crate::folds::Intake;
 use crate::hit::Hit;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
 use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
+
+/// Why there is no value if hits were left out for lack of room.
+pub(crate) const MORE_THAN_KEPT: &str = "it has more hits than are kept";
 
 /// The combined state of a fold over all processes, before it is read.
 struct Sum {
@@ -67,7 +70,7 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
             gathered(context, window, fold, intake, &contents)
         }
     }
-    .and_then(|sum| sum.read(window, fold, name))
+    .and_then(|sum| sum.read(window, fold, name, content.states_max()))
     .unwrap_or_else(Value::none);
     if let Some(memory) = memory {
         // It was empty when it was read above.
@@ -107,6 +110,9 @@ fn gathered(
             .is_none_or(|(of, one)| role != Some(&of) || process == one);
         seen && !window.excluded.contains(&process)
     };
+    if contents.iter().any(|content| !content.has_room()) {
+        return Err(MORE_THAN_KEPT.to_string());
+    }
     let mut sum = Sum {
         overall: intake.empty(),
         rows: BTreeMap::new(),
@@ -213,7 +219,13 @@ impl Sum {
         }
     }
 
-    fn read(mut self, window: &WindowData, fold: &Fold, name: &str) -> Result<Value, WhyMissing> {
+    fn read(
+        mut self,
+        window: &WindowData,
+        fold: &Fold,
+        name: &str,
+        rows_max: usize,
+    ) -> Result<Value, WhyMissing> {
         let never = || Err(format!("{name} was hit 0 times in the window"));
         let cell = |state: &AggregateState| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
         if fold.by.is_none() {
@@ -225,8 +237,8 @@ impl Sum {
                 self.rows.entry(Key::Process(process)).or_insert_with(empty);
             }
         }
-        if self.rows.len() > ROWS_MAX {
-            return Err(format!("it has more than {ROWS_MAX} rows"));
+        if self.rows.len() > rows_max {
+            return Err(format!("it has more than {rows_max} rows"));
         }
         let rows = self.rows.iter();
         Ok(Value::Table(

@@ -1,5 +1,7 @@
 //! The state of one fold: an exact aggregate, independent of the order of its values.
 
+use serde::{Deserialize, Serialize};
+
 use crate::aggregate::{Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone};
 use crate::eval::{boolean, number};
 use crate::folds::{Intake, Source};
@@ -12,7 +14,7 @@ use crate::value::{Cell, Ordered, ProcessId, Scalar, Time, WhyMissing, finite};
 const SECOND: u64 = 1_000_000_000;
 
 /// The position of a hit in the order of all hits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct HitPosition {
     time: Time,
     process: u32,
@@ -46,7 +48,7 @@ impl HitPosition {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AggregateState {
     values: u64,
     /// Why a value was none: the lexicographically smallest reason.
@@ -54,7 +56,7 @@ pub(crate) struct AggregateState {
     kept: Kept,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Kept {
     Nothing,
     Durations(Integers),
@@ -68,6 +70,13 @@ enum Kept {
     Product(Box<Product>),
     Quantiles(Box<Quantiles>),
     Line(Box<Regression>),
+}
+
+fn text_bytes(value: &Scalar) -> usize {
+    match value {
+        Scalar::Text(text) => text.len(),
+        Scalar::Boolean(_) | Scalar::Number(_) => 0,
+    }
 }
 
 /// A total order of the values of a formula, which have one kind.
@@ -194,6 +203,43 @@ impl AggregateState {
             (Kept::Numbers(numbers), Some(together)) => numbers.merge(&Numbers::from(together)),
             _ => self.none("what was added up of it cannot be"),
         }
+    }
+
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(super) fn is_sound(&self) -> bool {
+        match &self.kept {
+            Kept::Durations(integers) => integers.is_sound(),
+            Kept::Numbers(numbers) => numbers.is_sound(),
+            Kept::Product(product) => product.is_sound(),
+            Kept::Quantiles(values) => values.is_sound(),
+            Kept::Line(points) => points.is_sound(),
+            Kept::Nothing
+            | Kept::Least(_)
+            | Kept::Greatest(_)
+            | Kept::First(_)
+            | Kept::Last(_)
+            | Kept::Only(_)
+            | Kept::Truths(_) => true,
+        }
+    }
+
+    /// Whether it is a state of the same fold as another one.
+    pub(super) fn is_like(&self, other: &AggregateState) -> bool {
+        std::mem::discriminant(&self.kept) == std::mem::discriminant(&other.kept)
+    }
+
+    /// Bytes of memory beyond its own size, at most.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let kept = match &self.kept {
+            Kept::Numbers(numbers) => numbers.heap_bytes(),
+            Kept::Product(product) => size_of_val(&**product),
+            Kept::Quantiles(values) => size_of_val(&**values) + values.heap_bytes(),
+            Kept::Line(points) => size_of_val(&**points),
+            Kept::Only(Some(ends)) => size_of_val(&**ends) + text_bytes(&ends.0) + text_bytes(&ends.1),
+            Kept::First(Some((_, value))) | Kept::Last(Some((_, value))) => text_bytes(value),
+            _ => 0,
+        };
+        kept + self.wrong.as_ref().map_or(0, |reason| reason.len())
     }
 
     fn none(&mut self, reason: &str) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::Content;
+use super::{Content, Room};
 use crate::eval::WindowData;
 use crate::hit::Hit;
 use crate::rule::CheckedRule;
@@ -63,7 +63,7 @@ fn any_hit() -> impl Strategy<Value = Hit> {
 }
 
 fn content(rule: &CheckedRule, hits: &[Hit]) -> Content {
-    let mut content = Content::new(Arc::clone(&rule.folds[0]));
+    let mut content = Content::new(Arc::clone(&rule.folds[0]), Room::default());
     hits.iter().for_each(|hit| content.take(0, hit));
     content
 }
@@ -91,7 +91,7 @@ proptest! {
         let mut ordered = hits.clone();
         ordered.sort_by(Hit::order);
         let whole = content(&rule, &ordered);
-        let mut merged = Content::new(Arc::clone(&rule.folds[0]));
+        let mut merged = Content::new(Arc::clone(&rule.folds[0]), Room::default());
         let mut rest = hits.as_slice();
         for cut in &cuts {
             let (part, others) = rest.split_at(cut.index(rest.len() + 1));
@@ -130,5 +130,37 @@ proptest! {
         prop_assert_eq!(of("most"), hits.iter().map(number).fold(f64::MIN, f64::max));
         let above = hits.iter().filter(|hit| number(hit) > of("mean")).count();
         prop_assert_eq!(of("above"), above as f64);
+    }
+}
+
+#[test]
+fn a_content_has_a_bound_that_grows_with_the_processes_and_says_when_it_was_reached() {
+    let rule = CheckedRule::from_source(RULE).unwrap();
+    let hit = |number: u32| Hit {
+        time: Time(number.into()),
+        process: ProcessId(0),
+        rank: Some(0),
+        host: None,
+        thread: 1,
+        duration_ns: 1,
+        captures: [Ok(Scalar::Number(1.0)), Ok(Scalar::Number(number.into()))].into(),
+    };
+    let of = |room: Room| {
+        let mut content = Content::new(Arc::clone(&rule.folds[0]), room);
+        (0..70_000).for_each(|number| content.take(0, &hit(number)));
+        content
+    };
+    let (small, large) = (of(Room::default()), of(Room::of(1000)));
+    assert!(!small.has_room() && large.has_room());
+    assert!(small.states() <= 65_600, "{}", small.states());
+    assert!(small.kept[0].len() <= 65_536);
+    assert_eq!((small.len(), large.len()), (70_000, 70_000));
+    // A part of the hits has no values, also after it was merged into a content with more room.
+    let mut merged = Content::new(Arc::clone(&rule.folds[0]), Room::of(1000));
+    merged.merge(&small);
+    assert!(!merged.has_room());
+    for (name, value) in values(&rule, merged) {
+        let expected = Value::none("it has more hits than are kept");
+        assert_eq!(value, expected, "{name}");
     }
 }

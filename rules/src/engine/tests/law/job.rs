@@ -1,8 +1,9 @@
 //! A job whose hits go to one engine, or through nodes to their coordinator.
 
 use super::streams::{PROCESSES, Sent, facts};
+use super::tree::Tree;
 use super::*;
-use crate::engine::{Node, Report};
+use crate::engine::Node;
 use crate::value::{Machine, Subject};
 
 /// The result of an engine for a stream.
@@ -26,8 +27,10 @@ pub(super) struct Delivery {
     pub(super) nodes: Vec<u32>,
     /// The machine of each process.
     pub(super) machines: Vec<u32>,
-    /// The faults of reports and schedules, a digit of base 4 for each.
+    /// The relays, and the faults of reports and schedules, a digit of base 4 for each.
     pub(super) mischief: Vec<u8>,
+    /// The hit after which the agent of its node is replaced by another one.
+    pub(super) restart: Option<usize>,
 }
 
 pub(super) fn any_delivery() -> impl Strategy<Value = Delivery> {
@@ -46,6 +49,7 @@ pub(super) fn any_delivery() -> impl Strategy<Value = Delivery> {
             machines: nodes.clone(),
             nodes,
             mischief,
+            restart: None,
         })
 }
 
@@ -147,7 +151,7 @@ struct Job {
     nodes: Vec<Node>,
     machines: Vec<u32>,
     of_process: Vec<usize>,
-    reports: Vec<Report>,
+    tree: Tree,
     delivered: Delivered,
 }
 
@@ -158,7 +162,7 @@ impl Job {
         engine.set_mode(RuleId(0), Mode::Applying);
         let count = nodes.iter().max().map_or(0, |last| last + 1);
         let mut nodes_there: Vec<Node> = (0..count)
-            .map(|id| Node::new(Machine(id), vec![rule.clone()]))
+            .map(|id| Node::new(Machine(id), 0, vec![rule.clone()]))
             .collect();
         (0..count).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..PROCESSES {
@@ -176,7 +180,7 @@ impl Job {
             nodes: nodes_there,
             machines: delivery.machines.clone(),
             of_process: nodes.iter().map(|node| *node as usize).collect(),
-            reports: Vec::new(),
+            tree: Tree::new(count as usize, &delivery.mischief),
             delivered: Delivered {
                 said: Vec::new(),
                 windows: Vec::new(),
@@ -186,6 +190,17 @@ impl Job {
         // First values are written now, whenever the first window closes.
         job.tick(0, &mut std::iter::empty());
         job
+    }
+
+    /// Replaces the agent of the node of a process: what it has and has not seen acknowledged is lost.
+    fn restart(&mut self, rule: &CheckedRule, process: u32) {
+        let place = self.of_process[process as usize];
+        let mut node = Node::new(Machine(place as u32), 1, vec![rule.clone()]);
+        for rank in (0..PROCESSES).filter(|rank| self.of_process[*rank as usize] == place) {
+            node.process_joined(ProcessId(rank), &facts(rank));
+        }
+        self.nodes[place] = node;
+        self.tree.forget(place);
     }
 
     /// Observes a measurement of a process, or of its machine.
@@ -219,38 +234,18 @@ impl Job {
     }
 
     fn tick(&mut self, ms: u64, mischief: &mut impl Iterator<Item = u8>) {
-        for node in &mut self.nodes {
-            // Some nodes are silent for a while, some reports are late, some arrive twice.
-            match mischief.next().unwrap_or(0) {
-                1 => {}
-                2 => {
-                    let report = node.report();
-                    self.reports.push(report.clone());
-                    self.reports.push(report);
-                }
-                _ => self.reports.push(node.report()),
-            }
+        let mut arrived = self.tree.round(&mut self.nodes, mischief);
+        if mischief.next() == Some(2) {
+            arrived.reverse();
         }
-        let late = match mischief.next() {
-            Some(1) => self.reports.len() / 2,
-            Some(2) => {
-                self.reports.reverse();
-                0
-            }
-            _ => 0,
-        };
-        for report in self.reports.split_off(late) {
+        for report in arrived.into_iter().flatten() {
             assert!(self.engine.take_report(report));
         }
         let outputs = self.engine.tick(Time(ms * MS));
         self.delivered.said.extend(outputs);
         self.delivered.windows.extend(self.engine.drain_windows());
         let schedule = self.engine.schedule();
-        for node in &mut self.nodes {
-            if mischief.next() != Some(3) {
-                node.learn(&schedule);
-            }
-        }
+        self.tree.learn(&schedule, &mut self.nodes, mischief);
     }
 }
 
@@ -266,6 +261,9 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     let hits = shuffled(hits, delivery);
     for (place, hit) in hits.iter().enumerate() {
         job.hit(hit);
+        if delivery.restart == Some(place) {
+            job.restart(rule, hit.process);
+        }
         if !delivery.ticks.get(place).copied().unwrap_or(false) {
             continue;
         }
@@ -281,6 +279,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     for _ in 0..3 {
         job.tick(200_000, &mut std::iter::empty());
     }
+    assert!(job.tree.is_acknowledged());
     job.delivered.dropped = job.engine.dropped(RuleId(0));
     job.delivered
 }
@@ -301,7 +300,7 @@ fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered 
         job.measure(rule, ms);
         (0..PROCESSES).for_each(|process| job.watermark(process, ms));
         // Reports arrive twice, but never late.
-        job.tick(ms, &mut std::iter::repeat_n(2, job.nodes.len()));
+        job.tick(ms, &mut std::iter::repeat(2));
     }
     job.delivered.dropped = job.engine.dropped(RuleId(0));
     job.delivered.by_window()
@@ -320,6 +319,7 @@ pub(super) fn central(rule: &CheckedRule, hits: &[Sent], machines: &[u32]) -> De
         nodes: Vec::new(),
         machines: machines.to_vec(),
         mischief: vec![0],
+        restart: None,
     };
     delivered(rule, hits, &delivery)
 }

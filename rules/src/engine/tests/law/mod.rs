@@ -11,6 +11,7 @@ mod job;
 mod live;
 mod partial_sums;
 mod streams;
+mod tree;
 mod windows;
 
 use proptest::prelude::*;
@@ -167,6 +168,31 @@ proptest! {
         let alone = job::Delivery { nodes: Vec::new(), ..delivery };
         let apart = delivered(&rule, &hits, &alone).differs(&expected);
         prop_assert!(apart.is_none(), "by one engine, {}, of\n{}", apart.unwrap_or_default(), text);
+    }
+
+    #[test]
+    fn a_node_that_restarts_leaves_values_out_and_makes_none_wrong(
+        turns in prop::collection::vec(any_turn(), 2..7),
+        delivery in any_delivery(),
+        place in any::<prop::sample::Index>(),
+    ) {
+        let rule = CheckedRule::from_source(FRAME).unwrap();
+        let hits = stream(&turns, &rule);
+        let expected = central(&rule, &hits, &delivery.machines);
+        // An agent takes no hits that are later than the begin of the next agent.
+        let delivery = job::Delivery { order: Vec::new(), ..delivery };
+        let (restart, ordered) = (place.index(hits.len()), job::shuffled(&hits, &delivery));
+        prop_assume!(ordered.get(restart + 1).is_none_or(|next| next.end > ordered[restart].end));
+        // Otherwise boundaries are lost, and the instances have other numbers.
+        prop_assume!(delivery.nodes[0] != delivery.nodes[ordered[restart].process as usize]);
+        let delivery = job::Delivery { restart: Some(restart), ..delivery };
+        for window in delivered(&rule, &hits, &delivery).windows {
+            let whole = expected.windows.iter().find(|whole| whole.index == window.index);
+            let whole = whole.expect("an instance was begun by its boundary");
+            for ((_, value), (name, right)) in window.metrics.iter().zip(&whole.metrics) {
+                prop_assert!(value == right || value.starts_with("none"), "{} {} {}", name, value, right);
+            }
+        }
     }
 
     #[test]
