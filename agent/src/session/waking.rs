@@ -39,9 +39,14 @@ impl Session {
             let polls = self.polls();
             let due = self.measuring.due(polls, self.actuation.predicts());
             let wake = sources.next(due, &mut self.actuation.queue).await;
-            self.liveness.progress.begin(wake.step());
+            let (step, began_ns) = (wake.step(), monotonic_ns());
+            self.liveness.progress.begin(step);
             let was_tick = matches!(wake, Wake::Tick);
             self.wake(wake).map_err(kernel_failure)?;
+            let stalled = self.liveness.stalled(step, began_ns, monotonic_ns());
+            stalled
+                .into_iter()
+                .for_each(|text| self.on(Event::NotMeasured(text)));
             if let Some(reason) = self.parts.over() {
                 return self.leave(reason, (sources, control)).await;
             }

@@ -13,12 +13,12 @@ use profile::probe::number_of;
 #[derive(Debug, Default)]
 pub(super) struct TargetVariables(BTreeMap<u32, Vec<TargetVariable>>);
 
-/// A variable of a process.
+/// A variable of a process; several libraries may have a copy.
 #[derive(Debug)]
 pub(super) struct TargetVariable {
     /// The name in the rule.
     name: String,
-    location: Location,
+    copies: Vec<Location>,
     type_name: &'static str,
 }
 
@@ -38,7 +38,7 @@ impl TargetVariables {
         let look_up = || {
             let places = wanted().into_iter();
             places
-                .filter_map(|(name, stated)| TargetVariable::of(name, stated, member))
+                .filter_map(|(name, stated)| TargetVariable::every(name, stated, member))
                 .collect()
         };
         let places = self.0.entry(slot).or_insert_with(look_up);
@@ -54,18 +54,28 @@ impl TargetVariables {
 }
 
 impl TargetVariable {
+    /// A variable of which there is one.
     pub(super) fn of(name: String, stated: Option<ValueType>, member: &Member) -> Option<TargetVariable> {
-        let location = member.space.variable(&VariableName::from(name.as_str())).ok()?;
-        let of = stated.or(location.value_type())?;
-        (location.size == of.size() as u64).then_some(TargetVariable {
+        TargetVariable::every(name, stated, member).filter(|variable| variable.copies.len() == 1)
+    }
+
+    fn every(name: String, stated: Option<ValueType>, member: &Member) -> Option<TargetVariable> {
+        let wanted = VariableName::from(name.as_str());
+        let copies = member.space.every_variable(&wanted).ok()?;
+        let of = stated.or(copies.first()?.value_type())?;
+        let is_readable = copies.iter().all(|copy| copy.size == of.size() as u64);
+        is_readable.then_some(TargetVariable {
             name,
-            location,
+            copies,
             type_name: of.name(),
         })
     }
 
+    /// The value; `None` if the copies have different ones.
     pub(super) fn read(&self, memory: &Memory) -> Option<f64> {
-        let bytes = self.location.read(memory).ok()?;
-        number_of(bytes.word(), self.type_name)
+        let value = |copy: &Location| number_of(copy.read(memory).ok()?.word(), self.type_name);
+        let first = value(self.copies.first()?)?;
+        let is_one = self.copies[1..].iter().all(|copy| value(copy) == Some(first));
+        is_one.then_some(first)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::advance::DueInstance;
 use super::instance::{Closed, HITS_LOST, Instance, InstanceEnvironment};
 use super::tune::{Outbox, TuneEvaluation, TuneState};
-use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Output, Running};
+use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Output, Running, Standing};
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::run::RunState;
@@ -292,6 +292,7 @@ impl Running {
         };
         let first = checked.after.filter(|first| !applied(first));
         let first = first.and_then(|first| self.rule.tunes.get(first)?.action.as_ref());
+        let needless = self.needless().filter(|_| checked.action.is_none());
         let turn = TuneEvaluation {
             id,
             rule: &self.rule,
@@ -304,11 +305,28 @@ impl Running {
                 runs: &self.runs,
             },
             first: first.map(|change| change.action.target()),
+            needless,
             now,
         };
         if let Some(tune) = self.tunes.get_mut(place) {
             f(tune, &turn);
         }
+    }
+
+    /// Why the rule needs to change nothing: a change of it would write what is there already, and no other of its
+    /// changes is due.
+    fn needless(&self) -> Option<String> {
+        let tunes = self.tunes.iter().zip(&self.rule.tunes);
+        let changes = tunes.filter(|(_, checked)| checked.action.is_some() && !checked.switches());
+        let mut needless = None;
+        for (tune, _) in changes {
+            match (&tune.needless, tune.standing) {
+                (Some(why), _) => needless = Some(why.clone()),
+                (None, Standing::Quiet | Standing::NoValue | Standing::Waiting) => {}
+                (None, _) => return None,
+            }
+        }
+        needless
     }
 
     /// Whether a window shows the program as it is after the last change. Iterations of the detected loop are

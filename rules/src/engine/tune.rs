@@ -284,7 +284,9 @@ impl TuneState {
             self.there = None;
         }
         let needless = self.needless(turn, tune, &condition, &outbox.variables);
-        self.needless = needless.or_else(|| self.there.clone());
+        self.needless = needless
+            .or_else(|| self.there.clone())
+            .or_else(|| turn.needless.clone());
         if self.needless.is_some() {
             condition = Condition::never();
         }

@@ -28,6 +28,8 @@ pub(super) struct TuneEvaluation<'a> {
     pub(super) memory: Memory<'a>,
     /// The target of the tune that must be applied first and is not.
     pub(super) first: Option<String>,
+    /// Of a tune that only finds: why its rule needs to change nothing.
+    pub(super) needless: Option<String>,
     pub(super) now: Time,
 }
 

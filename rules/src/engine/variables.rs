@@ -21,15 +21,9 @@ impl Variables {
     }
 
     /// Whether a change would write the value that the variable held when it was last read, after `since`.
-    /// Copies of a variable in several libraries are not read.
+    /// Of copies in several libraries the value is known while all have the same.
     pub(super) fn has(&self, change: &ProcessAction, since: Time) -> bool {
-        let Action::Set(Set {
-            variable,
-            everywhere: false,
-            value,
-            ..
-        }) = &change.action
-        else {
+        let Action::Set(Set { variable, value, .. }) = &change.action else {
             return false;
         };
         let known = self.0.get(&change.process);

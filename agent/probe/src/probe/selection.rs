@@ -67,6 +67,11 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
             | ProbeSelector::BlasCall
             | ProbeSelector::Gpu(_)
     );
+    // MKL has its own number of threads. Libraries that contain it have names of BLAS for it.
+    let is_mkl = |symbol: String| symbol.starts_with("mkl_serv_");
+    if *selector == ProbeSelector::BlasCall && symbols(module).any(is_mkl) {
+        return Vec::new();
+    }
     let is_selected = |symbol: &String| match is_set {
         true => selector.means(symbol, false),
         false => selector.means(&shown(symbol), false),

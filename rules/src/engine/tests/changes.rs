@@ -319,6 +319,18 @@ fn a_rule_has_one_finding_whichever_of_its_tunes_finds_it() {
 }
 
 #[test]
+fn a_tune_that_only_finds_has_no_finding_while_the_change_of_its_rule_would_change_nothing() {
+    let tunes = "  - {set: n, value: true, in: all, when: sum(busy) > 50%}\n  - {finding: they are busy, when: sum(busy) > 50%}\n";
+    for (values, findings) in [([1.0, 1.0], 0), ([1.0, 0.0], 2)] {
+        let mut shares = Shares::new(tunes, 2);
+        hold(&mut shares, 500, &values);
+        shares.window(&[60, 60]);
+        let found = shares.engine.findings();
+        assert_eq!(found.len(), findings, "{values:?}: {found:?}");
+    }
+}
+
+#[test]
 fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
     let tune = "  - {set: n, value: true, when: sum(busy) > 50%, finding: they are busy}\n";
     let mut shares = Shares::new(tune, 2);
