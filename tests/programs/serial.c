@@ -6,7 +6,8 @@
  * Prints {"event":"ready",...}, then twenty times per second
  * {"event":"pace","seconds":...,"count":...,"sum":...,"threads":...}. The sum is the result of all rounds so
  * far divided by their number, and does not depend on the distribution of work; the threads are those that the
- * next region may have. Ends when DIRECTORY/end exists. */
+ * next region may have. {"event":"team","most":...} has them when they are others than before. Ends when
+ * DIRECTORY/end exists. */
 #include "gates.h"
 
 #include <omp.h>
@@ -47,14 +48,21 @@ int main(int argc, char **argv)
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
     double began = seconds(), told = began;
+    int most = 0;
     for (long rounds = 1;; rounds++) {
-        long sum = omp_get_max_threads() > 1 ? divided(squares, size, rounds) : alone(squares, size, rounds);
+        int threads = omp_get_max_threads();
+        if (threads != most) {
+            most = threads;
+            printf("{\"event\":\"team\",\"most\":%d}\n", most);
+            fflush(stdout);
+        }
+        long sum = threads > 1 ? divided(squares, size, rounds) : alone(squares, size, rounds);
         double now = seconds();
         if (now - told < 0.05)
             continue;
         told = now;
         printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld,\"threads\":%d}\n", now - began, rounds, sum,
-               omp_get_max_threads());
+               threads);
         fflush(stdout);
         if (exists(argv[1], "end"))
             return 0;
