@@ -6,10 +6,12 @@ use std::time::Instant;
 use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::crowd::Crowd;
 use tuneagent_e2e::family::Member;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::problem::Context;
+use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::actions::{Acting, changes, rule, shows};
@@ -17,16 +19,18 @@ use crate::expected::{SOON, median};
 use crate::kills::journal::{Change, Journal, Standing};
 use crate::scaling::start_with;
 
-#[test]
-fn a_team_grows_through_a_call_at_the_begin_of_a_region() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let head = "about: for a test
+/// The head of a rule that acts once the program has begun a parallel region.
+const COUNTS_REGIONS: &str = "about: for a test
 probes: {region: {span: openmp.region}}
 windows: {pulse: {every: 100ms}}
 tune:
 ";
+
+#[test]
+fn a_team_grows_through_a_call_at_the_begin_of_a_region() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
     let program = programs::openmp("regions")?;
-    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
+    let mut acting = Acting::of(&program, COUNTS_REGIONS, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
     acting.sees("a team of seven", 0, |team| team["threads"] == 7)?;
     acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
     let report = acting.agent.stop()?;
@@ -81,6 +85,14 @@ enum End {
     KillBoth,
 }
 
+/// With a team of one the program begins no region any more, so it does not come to the place.
+const TEAM_OF_ONE: &str = "  - call: omp_set_num_threads(1)
+    was: omp_get_max_threads()
+    inverse: omp_set_num_threads(was)
+    when: count(region) > 0
+    at: {entry: GOMP_parallel}
+";
+
 const KILLS: [End; 3] = [End::KillAgent, End::KillActuator, End::KillBoth];
 
 impl End {
@@ -101,8 +113,7 @@ impl End {
 fn a_team_is_as_it_was_after_each_kill_of_the_session_that_changed_it() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
-    let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
-    let rule = rule(&folder, head, TEAM_OF_SEVEN)?;
+    let rule = rule(&folder, COUNTS_REGIONS, TEAM_OF_SEVEN)?;
     // 18 ms outside of regions, and 2 ms of work for all threads: fewer threads are hardly slower.
     let flat = "18000 2000 0 1 1 15 0";
     let only_interrupt = &[End::Interrupt][..];
@@ -142,6 +153,51 @@ fn a_team_is_as_it_was_after_each_kill_of_the_session_that_changed_it() -> Outco
     let (worst_s, median_s) = (took_s.iter().copied().fold(0.0, f64::max), median(took_s));
     println!("restored after {median_s} s (median), {worst_s} s (worst)");
     assert!(median_s <= 1.0, "{median_s} s, {worst_s} s");
+    Ok(())
+}
+
+#[test]
+fn a_program_that_begins_no_regions_since_a_change_has_its_own_team_after_the_session_or_undo() -> Outcome {
+    let _machine = require!(machine: Root, Cc);
+    let folder = tempfile::tempdir()?;
+    let rule = rule(&folder, COUNTS_REGIONS, TEAM_OF_ONE)?;
+    let mut job = start_with(programs::openmp("serial")?, "OMP_NUM_THREADS=16", "2000")?;
+    let flags = ["--rules", "none", "--rules", &rule, "--apply=acting"];
+    let mut seen = 0;
+    for end in [End::Interrupt, End::Undo, End::KillAgent, End::KillBoth] {
+        seen = restored(&job, &flags, end, seen)
+            .context(format!("after {end:?}"))?
+            .0;
+    }
+    job.end(SOON)
+}
+
+/// The guard counts the regions that the program no longer begins.
+#[test]
+fn a_guard_does_not_call_a_program_worse_that_begins_no_regions_any_more() -> Outcome {
+    let _machine = require!(machine: Root, Cc);
+    let crowd = Crowd::start(
+        2,
+        &["OMP_NUM_THREADS=2"],
+        &programs::openmp("serial")?,
+        &["DIRECTORY", "2000"],
+    )?;
+    let mut agent = crowd.attach(&["--apply=openmp-team-size"])?;
+    let guard = agent.lines.wait_for_line("could not be judged: pace: ", SOON)?;
+    assert_has!(
+        guard.text,
+        " -> 0/s (5 windows each): what it counts no longer happens",
+        "; reverted"
+    );
+    wait_until("the teams as they were", SOON, || {
+        crowd.pace(0.1)?;
+        Ok(crowd.newest("threads").iter().all(|threads| *threads == 2))
+    })?;
+    agent.signal(Signal::INT)?;
+    assert_eq!(agent.wait(SOON)?, 1, "its finding is open");
+    assert_has!(agent.lines.text(), "2 changes reverted");
+    let results = crowd.finish()?;
+    assert!(results.values().all(|of| of.len() == 1), "{results:?}");
     Ok(())
 }
 

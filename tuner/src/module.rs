@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -208,6 +209,15 @@ impl Module {
     /// True if `address` is in a segment that the loader mapped.
     pub fn contains(&self, address: Address) -> bool {
         self.image.segment_at(self.link(address), 1).is_some()
+    }
+
+    /// The addresses of its code.
+    pub(crate) fn code(&self) -> impl Iterator<Item = Range<u64>> {
+        let segments = self.image.segments.iter().filter(|segment| segment.executable);
+        segments.map(|segment| {
+            let start = self.address(segment.address).0;
+            start..start + segment.memory_size
+        })
     }
 
     /// True if `name` denotes this module: its path, file name, soname, or the file name up to `.so`.

@@ -343,6 +343,22 @@ fn a_loss_is_reverted_and_the_tune_put_on_hold_until_it_is_reported_again() {
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
 }
 
+/// A program may not make the counted calls any more because of the change, and be faster.
+#[test]
+fn a_change_after_which_nothing_is_counted_is_reverted_and_not_called_worse() {
+    let mut job = Job::busy_wait(2.0).applying();
+    job.until_applied(SPINNING);
+    let silent = Pace { calls: 0, ..SPINNING };
+    let end = job.windows(6, silent);
+    let verdict = verdict(&end);
+    assert!(!verdict.keep);
+    assert_eq!((verdict.verdict, verdict.means), (None, None));
+    assert_eq!(
+        verdict.text,
+        "could not be judged: pace: 840/s -> 0/s (5 windows each): what it counts no longer happens, so the program's pace is not known"
+    );
+}
+
 #[test]
 fn a_change_that_cannot_be_judged_is_reverted() {
     let mut job = Job::busy_wait(2.0).applying();

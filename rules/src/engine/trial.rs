@@ -13,7 +13,7 @@ mod statistics;
 use std::collections::BTreeSet;
 
 use self::alternation::{Alternation, Next, Sides};
-use self::judgement::{Judgement, ObjectiveAim, is_believable};
+use self::judgement::{Judgement, ObjectiveAim, has_ceased, is_believable};
 use super::output::{Decision, Verdict};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
@@ -209,6 +209,12 @@ impl Trial {
             without: before.to_vec(),
             with: self.after.clone(),
         });
+        if guard.maximize && has_ceased(before, &self.after) {
+            let (objective, found) = (&guard.objective_text, found.text(guard, &seen));
+            let why = "what it counts no longer happens, so the program's pace is not known";
+            let text = format!("could not be judged: {objective}: {found}: {why}");
+            return self.over(&Verdict { text, ..verdict });
+        }
         let verdict = judged(verdict, &found, guard, &seen);
         match &self.again {
             _ if is_known || is_last => self.over(&named(verdict)),

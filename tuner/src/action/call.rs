@@ -22,10 +22,11 @@ use crate::journal::{
     ActionRecord, CallRecord, InverseRecord, JournalChange, JournalRecord, Mechanism, Outcome, Status,
     WriteHold,
 };
+use crate::module::Module;
 use crate::place::ProcessMemory;
 use crate::process::{Process, ThreadId};
 use crate::ptrace;
-use crate::remote::{self, RemoteSetup, Task, Worker};
+use crate::remote::{self, RemoteSetup, StackView, Task, Worker};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
@@ -46,6 +47,10 @@ pub(super) struct CallPlan {
     pub(super) wait: Duration,
     /// Only this thread may make the call.
     pub(super) thread: Option<i32>,
+    /// How long threads are tried if the call has no sync point.
+    pub(super) try_for: Duration,
+    /// A library: the thread that makes the call must not be inside one of its functions.
+    pub(super) outside: Option<Module>,
     /// The call that the same thread makes just before.
     reader: Option<Box<CallPlan>>,
     inverse: Option<InverseRecord>,
@@ -208,13 +213,16 @@ impl Writer {
         let process = self.process();
         let underway = self.hooks.underway;
         let entered = ptrace::apart(|| {
-            let unsuitable = |view: &_| setup.keeps_from_calling(view, memory);
+            let unsuitable = |view: &_| {
+                let kept = setup.keeps_from_calling(view, memory);
+                kept.or_else(|| plan.is_inside(view, memory))
+            };
             remote::with_thread(
                 process,
                 memory,
                 &setup.gate,
                 plan.task(action),
-                plan.thread,
+                (plan.thread, plan.try_for),
                 unsuitable,
                 |thread| enter(thread, process, memory, action, plan, underway),
             )
@@ -254,7 +262,7 @@ impl Writer {
         let range = arena.address.0..arena.address.0 + arena.size();
         let _ = ptrace::apart(|| {
             let memory = ProcessMemory::open(process.pid)?;
-            let inside = |view: &crate::remote::StackView| view.is_in_the_way_of(&range);
+            let inside = |view: &StackView| view.is_in_the_way_of(&range);
             let work = |mut thread: crate::remote::Worker<'_>| {
                 thread.unmap(arena)?;
                 thread.end()
@@ -263,7 +271,15 @@ impl Writer {
             let is_alive = ptrace::threads(process.pid)?.contains(&tid);
             let only = is_alive.then_some(tid);
             let task = Task::Unmap(arena);
-            remote::with_thread(process, &memory, &setup.gate, task, only, inside, work)
+            remote::with_thread(
+                process,
+                &memory,
+                &setup.gate,
+                task,
+                (only, remote::TRY_WAIT),
+                inside,
+                work,
+            )
         });
     }
 
@@ -397,9 +413,18 @@ impl CallPlan {
             text,
             wait: Duration::from_millis(request.wait_ms),
             thread: request.thread,
+            try_for: remote::TRY_WAIT,
+            outside: None,
             reader: None,
             inverse: None,
         })
+    }
+
+    /// Why a thread must not make the call where it is: it is inside the library that it must be outside of.
+    fn is_inside(&self, view: &StackView, memory: &ProcessMemory) -> Option<String> {
+        let library = self.outside.as_ref()?;
+        let is_inside = library.code().any(|code| view.is_executing(&code, memory));
+        is_inside.then(|| view.says(&format!("is in {}", library.file_name())))
     }
 
     /// The task of the thread that makes the call.

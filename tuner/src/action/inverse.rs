@@ -6,15 +6,18 @@
 //! program itself has unmapped that memory, a completed call is taken for one that was not made, and is
 //! repeated: the function must be idempotent, as one that sets a value.
 
+use std::time::Duration;
+
 use plan::{Argument, Bytes, CallRequest, FunctionName, Invocation, ReturnType, Value};
 
 use super::arguments::of_value;
 use super::call::CallPlan;
 use super::progress::CallState;
 use crate::error::ActionError;
-use crate::journal::{CallRecord, InverseRecord, JournalChange, PrecedingCall, RevertOutcome};
+use crate::journal::{ActionRecord, CallRecord, InverseRecord, JournalChange, PrecedingCall, RevertOutcome};
 use crate::ptrace::{self, PtraceError};
 use crate::space::AddressSpace;
+use crate::sync::ResolvedPoint;
 use crate::writer::{Writer, WriterError};
 
 /// Milliseconds to wait for an inverse; one that takes longer continues, and the next inspection of the
@@ -166,12 +169,54 @@ impl Writer {
     ) -> Result<RevertOutcome, WriterError> {
         let space = self.space()?;
         let plan = self.inverse_of(&space, known, action)?;
-        let change = known.intent.change;
+        self.call_inverse_by(&space, known.intent.change, action, &plan)
+    }
+
+    /// Reverts a call whose thread does not reach the sync point, within this time: the same thread makes the
+    /// inverse while it is outside of the library that has the function. `None` if the call cannot be reverted
+    /// like this, because its sync point is not in that library.
+    ///
+    /// A sync point in the library of the function is one between uses of the library, and so is all of the
+    /// program outside of it: the thread holds no lock of the library, and is in no parallel region, whose end
+    /// would restore the old setting. Any other point has a meaning in the program that other places lack.
+    pub(crate) fn call_inverse_elsewhere(
+        &mut self,
+        change: u64,
+        within: Duration,
+    ) -> Result<Option<RevertOutcome>, WriterError> {
+        let known = self.in_force(change)?;
+        let (ActionRecord::Call(action), Some(sync)) = (&known.intent.action, known.intent.action.sync())
+        else {
+            return Err(WriterError::NoSyncPoint { change });
+        };
+        let space = self.space()?;
+        let mut plan = self.inverse_of(&space, &known, action)?;
+        let library = &plan.function.module;
+        let point = ResolvedPoint::resolve(&space, sync);
+        let is_in_library = point.is_ok_and(|point| {
+            let path = library.probe_path();
+            path.is_ok_and(|path| path == point.sites().path)
+        });
+        // A thread is never outside of the program itself.
+        if library.is_executable || !is_in_library {
+            return Ok(None);
+        }
+        (plan.try_for, plan.outside) = (within, Some(library.clone()));
+        self.call_inverse_by(&space, change, action, &plan).map(Some)
+    }
+
+    fn call_inverse_by(
+        &mut self,
+        space: &AddressSpace,
+        change: u64,
+        action: &CallRecord,
+        plan: &CallPlan,
+    ) -> Result<RevertOutcome, WriterError> {
         let mut tries = 0;
         loop {
             tries += 1;
             let outcome =
-                self.revert_by_call(&space, change, &plan, action.arena.despite_seccomp, called_back)?;
+                self.revert_by_call(space, change, plan, action.arena.despite_seccomp, called_back)?;
             // It sets a value, so a call that was left may be repeated.
             let again = |why: &str| outcome == RevertOutcome::Failed(why.to_owned());
             if tries == TRIES || !(again(LEFT) || again(NOT_MADE)) {

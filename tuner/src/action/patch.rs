@@ -217,7 +217,7 @@ fn prepare(
             memory,
             &setup.gate,
             Task::Map(arena),
-            None,
+            (None, remote::TRY_WAIT),
             |_| None,
             |mut thread| {
                 thread.map(arena)?;

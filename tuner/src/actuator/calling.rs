@@ -20,6 +20,11 @@ use crate::sync::HoldStatistics;
 const LAST_LOOKS: Duration = Duration::from_secs(2);
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
+/// Bound on trying to revert calls elsewhere after [`REVERT_WAIT`](super::reverting::REVERT_WAIT), for all
+/// processes together; each is tried for the second time at least.
+const ELSEWHERE_WAIT: Duration = Duration::from_secs(2);
+const ELSEWHERE_WAIT_MIN: Duration = Duration::from_millis(50);
+
 /// Threads other than the intended one that may reach a call's sync point before the call is given up: each
 /// of them is stopped.
 const OTHERS_MAX: u64 = 256;
@@ -151,7 +156,7 @@ impl Session {
                 RevertOutcome::Failed(format!("{} has not returned yet", call.call.symbol()))
             }
             Ok(_) => RevertOutcome::Reverted,
-            Err(refusal) => RevertOutcome::Failed(refusal.message),
+            Err(refusal) => self.revert_elsewhere(&call, refusal)?,
         };
         let change = call.call.change();
         let known = self.writer(call.pid)?.known(change)?;
@@ -160,6 +165,25 @@ impl Session {
             symbol: known.intent.action.symbol().to_owned(),
             outcome,
         })
+    }
+
+    /// Reverts a call that was not reverted at its sync point, for this reason: the change may be why the program
+    /// does not come there any more.
+    fn revert_elsewhere(&mut self, call: &WaitingCall, refusal: Refusal) -> Result<RevertOutcome, Refusal> {
+        let at_point = refusal.message;
+        if !call.pid.is_alive() {
+            return Ok(RevertOutcome::Failed(at_point));
+        }
+        let rest = (call.wait.until + ELSEWHERE_WAIT).saturating_duration_since(Instant::now());
+        let within = rest.clamp(ELSEWHERE_WAIT_MIN, ELSEWHERE_WAIT);
+        let writer = self.writer(call.pid)?;
+        let why = match writer.call_inverse_elsewhere(call.call.change(), within) {
+            Ok(None) => return Ok(RevertOutcome::Failed(at_point)),
+            Ok(Some(RevertOutcome::Failed(why))) => why,
+            Ok(Some(outcome)) => return Ok(outcome),
+            Err(error) => error.to_string(),
+        };
+        Ok(RevertOutcome::Failed(format!("{at_point}; elsewhere: {why}")))
     }
 
     /// Returns the results of calls that are over; each once.

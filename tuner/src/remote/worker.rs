@@ -21,7 +21,7 @@ pub(crate) const STOP_WAIT: Duration = Duration::from_secs(1);
 /// Attempts to stop threads; all are let go in between.
 const STOP_TRIES: usize = 4;
 /// Time for which threads are tried: others, or the same ones later.
-const TRY_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const TRY_WAIT: Duration = Duration::from_secs(2);
 const TRY_PAUSE: Duration = Duration::from_micros(200);
 /// Pauses double up to this: a thread that waits for a CPU and is held again before it got one is still at
 /// the same place.
@@ -95,11 +95,7 @@ fn delicate(space: &AddressSpace) -> Vec<(Range<u64>, &'static str)> {
     for module in &space.modules {
         let is_linker = module.file_name().starts_with("ld-linux") || module.file_name().starts_with("ld.so");
         if is_linker {
-            let code = module.image.segments.iter().filter(|segment| segment.executable);
-            found.extend(code.map(|segment| {
-                let start = module.address(segment.address).0;
-                (start..start + segment.memory_size, "is in the dynamic linker")
-            }));
+            found.extend(module.code().map(|code| (code, "is in the dynamic linker")));
         } else if let Some(groups) = allocator(&module.image) {
             let bias = module.bias.0;
             let range = |range: Range<u64>| range.start.wrapping_add(bias)..range.end.wrapping_add(bias);
@@ -154,14 +150,14 @@ pub(crate) struct Worked {
     pub(crate) hold: Duration,
 }
 
-/// Holds threads one after another until one is suitable, and lets that one work. Must run in a separate
-/// thread ([`ptrace::apart`]).
+/// Holds threads one after another, for this time at most, until one is suitable, and lets that one work. Must
+/// run in a separate thread ([`ptrace::apart`]).
 pub(crate) fn with_thread(
     process: &Process,
     memory: &ProcessMemory,
     gate: &Gate,
     task: Task<'_>,
-    only: Option<i32>,
+    (only, within): (Option<i32>, Duration),
     unsuitable: impl Fn(&StackView) -> Option<String>,
     act: impl FnOnce(Worker<'_>) -> Result<(), ActionError>,
 ) -> Result<Worked, ActionError> {
@@ -219,7 +215,7 @@ pub(crate) fn with_thread(
         let waited = began.elapsed();
         // A killed process has no thread that could be held.
         pid.check_alive()?;
-        if waited > TRY_WAIT || (forbidden.is_some() && !others) {
+        if waited > within || (forbidden.is_some() && !others) {
             return Err(forbidden.unwrap_or_else(|| no_thread(pid, waited, why)));
         }
         std::thread::sleep(pause);

@@ -197,6 +197,12 @@ pub(crate) fn is_believable(found: &Judgement, history: &[f64], over: usize) -> 
     is_long && STEP_NEAR * largest_step(history, over) < effect
 }
 
+/// Whether an objective was above 0 in all windows before the change, and is exactly 0 in all after it. It then
+/// says nothing about the pace: with one thread, a program may begin no parallel regions, which were counted.
+pub(crate) fn has_ceased(before: &[f64], after: &[f64]) -> bool {
+    !before.is_empty() && before.iter().all(|value| *value > 0.0) && after.iter().all(|value| *value == 0.0)
+}
+
 /// The largest step from the mean of `over` windows to that of the next `over`, in logarithms.
 fn largest_step(history: &[f64], over: usize) -> f64 {
     let over = over.max(1);
@@ -428,6 +434,23 @@ mod tests {
         after[3] = 1.2;
         after[2] = 1.2;
         assert!(!judge(&[1.0; 5], &after.map(|value| value * 1.08), false, 0.05).is_bearable);
+    }
+
+    #[test]
+    fn an_objective_has_ceased_if_it_is_0_in_all_windows_after_the_change_and_was_in_none_before() {
+        for (before, after, ceased) in [
+            (&[84.0, 80.0, 90.0][..], &[0.0; 3][..], true),
+            (&[84.0], &[-0.0; 5], true),
+            (&[84.0; 3], &[0.0, 0.001, 0.0], false),
+            (&[84.0, 0.0, 84.0], &[0.0; 3], false),
+            (&[0.0; 3], &[0.0; 3], false),
+            (&[-1.0; 3], &[0.0; 3], false),
+            (&[], &[0.0; 3], false),
+            (&[f64::NAN], &[0.0; 3], false),
+            (&[84.0; 3], &[0.0, f64::NAN, 0.0], false),
+        ] {
+            assert_eq!(has_ceased(before, after), ceased, "{before:?} {after:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,70 @@
+/* An OpenMP program that divides its work among threads only if it may use several, as PyTorch does: with a
+ * team of one it begins no parallel region. Runs until it is ended.
+ *
+ *   serial DIRECTORY SIZE
+ *
+ * Prints {"event":"ready",...}, then twenty times per second
+ * {"event":"pace","seconds":...,"count":...,"sum":...,"threads":...}. The sum is the result of all rounds so
+ * far divided by their number, and does not depend on the distribution of work; the threads are those that the
+ * next region may have. {"event":"team","most":...} has them when they are others than before. Ends when
+ * DIRECTORY/end exists. */
+#include "gates.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static long divided(long *squares, long size, long number)
+{
+    long sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (long i = 0; i < size; i++) {
+        squares[i] = i * i + number;
+        sum += squares[i] - number;
+    }
+    return sum;
+}
+
+static long alone(long *squares, long size, long number)
+{
+    long sum = 0;
+    for (long i = 0; i < size; i++) {
+        squares[i] = i * i + number;
+        sum += squares[i] - number;
+    }
+    return sum;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: serial DIRECTORY SIZE\n");
+        return 2;
+    }
+    long size = atol(argv[2]);
+    long *squares = calloc(size, sizeof *squares);
+    if (!squares)
+        return 1;
+    printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    double began = seconds(), told = began;
+    int most = 0;
+    for (long rounds = 1;; rounds++) {
+        int threads = omp_get_max_threads();
+        if (threads != most) {
+            most = threads;
+            printf("{\"event\":\"team\",\"most\":%d}\n", most);
+            fflush(stdout);
+        }
+        long sum = threads > 1 ? divided(squares, size, rounds) : alone(squares, size, rounds);
+        double now = seconds();
+        if (now - told < 0.05)
+            continue;
+        told = now;
+        printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld,\"threads\":%d}\n", now - began, rounds, sum,
+               threads);
+        fflush(stdout);
+        if (exists(argv[1], "end"))
+            return 0;
+    }
+}
