@@ -107,6 +107,7 @@ impl WatchedJob {
             true => MembersOrigin::Command,
             false => MembersOrigin::Attached {
                 has_launcher: self.has_launcher(),
+                any_user: self.discovery.any_user,
             },
         }
     }

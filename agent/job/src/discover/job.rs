@@ -163,6 +163,8 @@ pub struct Job {
     pub members: Vec<Member>,
     /// Processes of the job that could not be read, with the reason.
     pub unreachable: Vec<(i32, String)>,
+    /// Number of processes below programs without a launcher that belong to another user than these, and were left out.
+    pub of_other_users: usize,
 }
 
 impl Job {
@@ -245,6 +247,7 @@ impl Job {
             }
         }
         self.unreachable.extend(other.unreachable);
+        self.of_other_users += other.of_other_users;
     }
 }
 
