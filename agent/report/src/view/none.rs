@@ -165,10 +165,20 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     });
     let wanted = cpu + waiting;
     let share = waiting / wanted;
-    let allowed = snapshot.cpus.as_ref().map(|cpus| cpus.allowed);
-    let advice = match allowed.filter(|allowed| wanted > allowed * CROWDED) {
-        Some(allowed) => {
-            format!("it wants {wanted:.1} CPUs and may use {allowed:.1}: start fewer ranks or threads")
+    let crowded = snapshot.cpus.as_ref();
+    let crowded =
+        crowded.filter(|cpus| wanted > cpus.allowed * CROWDED && (cpus.is_quota || !is_single(snapshot)));
+    let advice = match crowded {
+        Some(cpus) => {
+            let repair = match (cpus.is_quota, is_single(snapshot)) {
+                (true, true) => "raise the CPU quota of its control group (cpu.max)",
+                (true, false) => {
+                    "raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads"
+                }
+                (false, _) => "start fewer ranks or threads",
+            };
+            let allowed = cpus.allowed;
+            format!("it wants {wanted:.1} CPUs and may use {allowed:.1}: {repair}")
         }
         None => "other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs"
             .to_owned(),
@@ -182,12 +192,20 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     })
 }
 
+/// Whether it is one process of one thread, of which nothing can be left out.
+fn is_single(snapshot: &Snapshot) -> bool {
+    let [process] = &snapshot.processes[..] else {
+        return false;
+    };
+    process.counters.is_some_and(|counters| counters.threads == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::screen::tests::snapshot;
     use super::*;
     use crate::example::rule;
-    use profile::{CpusView, Rates};
+    use profile::{Counters, CpusView, Rates};
 
     const GOES_ON: Shown = Shown {
         is_verbose: true,
@@ -295,6 +313,48 @@ mod tests {
             });
             let line = waits_for_others(&snapshot, shown.is_over).unwrap_or_default();
             assert!(line.contains(text), "{line}");
+        }
+    }
+
+    #[test]
+    fn under_a_quota_the_advice_is_to_raise_it_and_one_thread_is_not_made_fewer() {
+        const QUOTA: &str = "may use 0.3: raise the CPU quota of its control group (cpu.max)";
+        for (processes, threads, is_quota, end) in [
+            (1, 1, true, QUOTA),
+            (
+                1,
+                2,
+                true,
+                "may use 0.3: raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads",
+            ),
+            (
+                2,
+                1,
+                true,
+                "may use 0.3: raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads",
+            ),
+            (1, 2, false, "may use 0.3: start fewer ranks or threads"),
+            (1, 1, false, "wait for them, or use other CPUs"),
+        ] {
+            let mut snapshot = snapshot(processes);
+            for process in &mut snapshot.processes {
+                process.rates = Some(Rates {
+                    cpu: 0.35,
+                    runqueue: 0.65,
+                    ..Rates::default()
+                });
+                process.counters = Some(Counters {
+                    threads,
+                    ..Counters::default()
+                });
+            }
+            snapshot.cpus = Some(CpusView {
+                allowed: 0.3,
+                is_quota,
+                ..CpusView::default()
+            });
+            let line = waits_for_others(&snapshot, false).unwrap_or_default();
+            assert!(line.ends_with(end), "{line}");
         }
     }
 
