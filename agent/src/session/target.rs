@@ -262,8 +262,10 @@ impl WatchedJob {
     pub(super) fn unseen(&self, event: &FamilyEvent) -> Option<Member> {
         let started = self.started.as_ref()?;
         let name = event.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let process = Opened::gone(event.pid as i32, &String::from_utf8_lossy(name));
         Some(Member {
-            process: Opened::gone(event.pid as i32, &String::from_utf8_lossy(name)),
+            name: process.name.clone(),
+            process,
             ..started.no_member.clone()
         })
     }

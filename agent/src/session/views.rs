@@ -420,6 +420,7 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
     let first = job.members.first();
     JobView {
         program: job.program(),
+        script: job.script(),
         user: first.map(|member| member.process.user()).unwrap_or_default(),
         host: String::new(),
         id: String::new(),

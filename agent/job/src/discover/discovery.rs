@@ -10,7 +10,7 @@ use tuner::{AddressSpace, Images, MemoryError, Module, Process, ProcessError, Sp
 
 use super::{
     job::{Job, Member, Mpi, Root, WatchedSite},
-    launcher,
+    launcher, name,
     still::{FailedSearches, Still, Used, used},
     table::ProcessTable,
 };
@@ -311,6 +311,7 @@ impl Discovery {
             .filter(|_| rank.is_some_and(|rank| rank.size.is_none()))
             .and_then(|known| mpi::world_size(&mpi::world(&known.implementation, &space, rank)));
         Ok(Member {
+            name: name::of_process(&process),
             process,
             rank: rank.map(|rank| Rank {
                 size: rank.size.or(size),
