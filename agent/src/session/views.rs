@@ -381,7 +381,7 @@ impl<'a> Views<'a> {
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
                 .then(|| kernel::perf_wants_admin().map(|level| (level, kernel::lower_paranoia()))),
-            others_pay: probes.strangers_pay(),
+            shared_libraries: probes.shared_libraries().iter().cloned().collect(),
             missing: probes
                 .missing()
                 .iter()
