@@ -199,6 +199,7 @@ impl<'a> Views<'a> {
             held: self.parts.changes.held(),
             unread: self.measuring.intake.unread(),
             armed_ns: self.start.armed_ns,
+            is_recorded: self.rules.was_recorded(),
         };
         let view = self.measuring.budget.view(shown, || {
             functions(&self.measuring.probes, &self.measuring.budget.costs)

@@ -80,29 +80,34 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
             lines.extend(silent_lines(snapshot, |_| true));
         }
     }
-    lines.extend(states(snapshot, shown.is_verbose, |_| true));
+    // Without any evaluated rule the reasons are the result.
+    let explains = |rule: &&RuleView| fitting == 0 && !has_ended(snapshot) && is_missing(rule);
+    lines.extend(states(snapshot, |rule| {
+        shown.is_verbose || is_of_interest(snapshot, rule) || explains(&rule)
+    }));
     lines
 }
 
 /// The reasons why the other rules have no findings.
 pub(super) fn silent(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
-    let others = states(snapshot, true, |rule| !has_found(rule));
+    let others = states(snapshot, |rule| !has_found(rule));
     [silent_lines(snapshot, |rule| !has_found(rule)), others].concat()
 }
 
 /// The states of the selected rules.
-fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
-    let all = names(&snapshot.rules).len();
-    // Each tune of a rule has its own line, unless the texts are equal. If few rules are loaded, the user has
-    // chosen them.
+fn states(snapshot: &Snapshot, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
+    // Each tune of a rule has its own line, unless the texts are equal.
     let mut reported = BTreeSet::new();
-    let are_chosen = all <= FINDINGS_SHOWN;
-    let is_shown =
-        |rule: &&RuleView| is_verbose || are_chosen || rule.is_named || !rules::is_built_in(&rule.name);
-    let states = shown_rules(snapshot).filter(is_shown);
+    let states = shown_rules(snapshot);
     let states = states.filter(|rule| is_one(rule) && reported.insert((&rule.name, &rule.state)));
     states.map(state_line).collect()
+}
+
+/// Whether the user named or wrote the rule. If few rules are loaded, the user has chosen them.
+fn is_of_interest(snapshot: &Snapshot, rule: &RuleView) -> bool {
+    let are_chosen = names(&snapshot.rules).len() <= FINDINGS_SHOWN;
+    are_chosen || rule.is_named || !rules::is_built_in(&rule.name)
 }
 
 /// The rules with a state to show. When a program ends, no process runs until the end of the last window, so
@@ -313,6 +318,28 @@ mod tests {
             });
             let line = waits_for_others(&snapshot, shown.is_over).unwrap_or_default();
             assert!(line.contains(text), "{line}");
+        }
+    }
+
+    #[test]
+    fn where_no_rule_was_evaluated_the_reasons_are_said() {
+        let mut snapshot = snapshot(2);
+        let names = rules::shipped().map(|(name, _)| name);
+        let names: Vec<&str> = names.take(FINDINGS_SHOWN + 1).collect();
+        let of = |name: &&str| RuleView {
+            had_processes: true,
+            ..rule(name, Standing::NoValue, "no value: cores has no value")
+        };
+        snapshot.rules = names.iter().map(of).collect();
+        for is_over in [false, true] {
+            let shown = Shown {
+                is_verbose: false,
+                is_over,
+            };
+            let said = lines(&snapshot, shown);
+            let reasons = said.iter();
+            let reasons = reasons.filter(|line| line.ends_with("no value: cores has no value"));
+            assert_eq!(reasons.count(), names.len(), "{said:?}");
         }
     }
 
