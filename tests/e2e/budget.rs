@@ -134,7 +134,7 @@ fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_woul
     job.open("go")?;
     agent
         .lines
-        .wait_for_line("a rule or the recording needs every call of MPI_Iprobe", SOON)?;
+        .wait_for_line("a rule needs every call of MPI_Iprobe", SOON)?;
     job.open("tally")?;
     let requested = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;

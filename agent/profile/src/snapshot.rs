@@ -312,6 +312,8 @@ pub struct JobView {
     /// The job's number in the batch system, or else the process that started it.
     pub id: String,
     pub program: String,
+    /// The script or module that the program runs, if it is an interpreter.
+    pub script: Option<String>,
     pub user: String,
     pub host: String,
     pub launcher: Option<i32>,

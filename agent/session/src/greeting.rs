@@ -19,8 +19,8 @@ pub struct Greeting {
     /// `Some` if probes are attached by tracefs. If kernel.perf_event_paranoid prevents changes at a place,
     /// it contains the level and the command that lowers it.
     pub tracefs: Option<Option<(i32, String)>>,
-    /// Programs that are not watched use the same library.
-    pub others_pay: bool,
+    /// The probed libraries whose probes every program here pays for that uses them.
+    pub shared_libraries: Vec<String>,
     pub missing: Vec<String>,
     pub notes: Vec<String>,
 }
@@ -34,11 +34,11 @@ impl Greeting {
         if let Some(paranoia) = self.tracefs {
             lines.extend(notes_of_tracefs(self.may_write, paranoia));
         }
-        if self.others_pay {
-            lines.push(
-                "note: other programs here that use the same library pay for the probes too, about 1 us a call"
-                    .to_owned(),
-            );
+        if !self.shared_libraries.is_empty() {
+            lines.push(format!(
+                "note: other programs here that use {} pay for the probes too, about 1 us a call",
+                self.shared_libraries.join(" or ")
+            ));
         }
         let missing = self.missing.iter().map(|missing| format!("missing: {missing}"));
         lines.extend(missing);
@@ -186,7 +186,7 @@ mod tests {
             header: Some("app, 4 ranks".to_owned()),
             can_probe: true,
             watched: 1,
-            others_pay: true,
+            shared_libraries: ["libmpi.so.12", "libgomp.so.1"].map(str::to_owned).to_vec(),
             missing: vec!["process 7 is not watched: it has ended".to_owned()],
             notes: vec!["note: a reference".to_owned()],
             ..Greeting::default()
@@ -194,7 +194,11 @@ mod tests {
         let lines = greeting.lines();
         assert_eq!(lines.len(), 5);
         assert_eq!(lines[0], "app, 4 ranks");
-        assert!(lines[1].starts_with("armed: ") && lines[2].starts_with("note: other programs"));
+        assert!(lines[1].starts_with("armed: "));
+        assert_eq!(
+            lines[2],
+            "note: other programs here that use libmpi.so.12 or libgomp.so.1 pay for the probes too, about 1 us a call"
+        );
         assert_eq!(
             lines[3..],
             [

@@ -58,6 +58,7 @@ pub(super) fn jobs(discovery: &mut Discovery, targets: &[String], any_user: bool
 
 /// The job of TARGET. Its data is parsed with the rights of a process that only reads.
 pub(super) fn job(discovery: &mut Discovery, target: &str, any_user: bool) -> Result<Job, Failure> {
+    discovery.any_user = any_user && !rights::is_lent();
     let job = rights::looking(|| looked_up(discovery, target)).map_err(Failure::not_permitted)??;
     for member in &job.members {
         may_look(&member.process, &job.program(), any_user)?;

@@ -239,6 +239,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
                 .first()
                 .map(|header| header.program.clone())
                 .unwrap_or_default(),
+            script: None,
             // A recording of a command was begun before the user of its program was known.
             user: note("user").unwrap_or_default(),
             host: hosts.into_iter().collect::<Vec<_>>().join(", "),

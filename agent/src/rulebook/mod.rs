@@ -83,6 +83,8 @@ pub(crate) struct RuleBook {
     /// On a recording: rules that have not been added yet.
     held: Vec<CheckedRule>,
     recorder: Option<Recorder>,
+    /// A recording was begun; it may have ended.
+    was_recorded: bool,
     /// A hit that can trigger a decision at once was observed since the last `take_may_decide`.
     may_decide: bool,
     /// A hit at which a window may end was observed since the last evaluation.
@@ -142,6 +144,11 @@ impl RuleBook {
     /// Records all observations from now on.
     pub(crate) fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
+        self.was_recorded = true;
+    }
+
+    pub(crate) fn was_recorded(&self) -> bool {
+        self.was_recorded
     }
 
     pub(crate) fn is_recorded(&self) -> bool {

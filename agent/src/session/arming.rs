@@ -10,6 +10,7 @@ use profile::probe::{ProbeSelector, Wanted};
 use super::{Options, Started, kernel_failure, parts::Setup, target::WatchedJob};
 use crate::{
     exit::Failure,
+    rights,
     rulebook::{RuleBook, Time},
 };
 
@@ -112,9 +113,23 @@ pub(super) fn setup(options: &Options, target: &WatchedJob, armed_ns: u64) -> Se
 /// Messages about processes of a job that are not watched.
 fn not_watched(job: &Job) -> Vec<String> {
     let processes = job.unreachable.iter();
+    let processes = processes.map(|(pid, why)| format!("process {pid} is not watched: {why}"));
     processes
-        .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
+        .chain(of_other_users(job.of_other_users, rights::is_lent()))
         .collect()
+}
+
+/// The processes that are left out because another user runs them, and how they are included.
+fn of_other_users(left_out: usize, is_lent: bool) -> Option<String> {
+    let belong = match left_out {
+        0 => return None,
+        1 => "1 process below the program belongs to another user and is",
+        _ => &format!("{left_out} processes below the program belong to another user and are"),
+    };
+    let them = if left_out == 1 { "it" } else { "them" };
+    // Lent capabilities serve the caller's own programs only.
+    let root = if is_lent { "root's " } else { "" };
+    Some(format!("{belong} not watched: {root}--any-user includes {them}"))
 }
 
 fn nothing_to_probe(probes: &Probes, why: &str) -> Failure {
@@ -127,6 +142,34 @@ fn arm_failure(error: ArmError) -> Failure {
         ArmError::Kernel(error) => kernel_failure(error),
         error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. } | ArmError::NoMore(_)) => {
             Failure::not_there("nothing was attached").caused_by(&error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_other_users;
+
+    #[test]
+    fn processes_of_other_users_below_the_program_are_said_with_what_includes_them() {
+        for (left_out, is_lent, said) in [
+            (0, false, None),
+            (
+                1,
+                false,
+                Some(
+                    "1 process below the program belongs to another user and is not watched: --any-user includes it",
+                ),
+            ),
+            (
+                2,
+                true,
+                Some(
+                    "2 processes below the program belong to another user and are not watched: root's --any-user includes them",
+                ),
+            ),
+        ] {
+            assert_eq!(of_other_users(left_out, is_lent).as_deref(), said);
         }
     }
 }

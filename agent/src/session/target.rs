@@ -107,6 +107,7 @@ impl WatchedJob {
             true => MembersOrigin::Command,
             false => MembersOrigin::Attached {
                 has_launcher: self.has_launcher(),
+                any_user: self.discovery.any_user,
             },
         }
     }
@@ -261,8 +262,10 @@ impl WatchedJob {
     pub(super) fn unseen(&self, event: &FamilyEvent) -> Option<Member> {
         let started = self.started.as_ref()?;
         let name = event.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let process = Opened::gone(event.pid as i32, &String::from_utf8_lossy(name));
         Some(Member {
-            process: Opened::gone(event.pid as i32, &String::from_utf8_lossy(name)),
+            name: process.name.clone(),
+            process,
             ..started.no_member.clone()
         })
     }

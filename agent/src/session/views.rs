@@ -199,6 +199,7 @@ impl<'a> Views<'a> {
             held: self.parts.changes.held(),
             unread: self.measuring.intake.unread(),
             armed_ns: self.start.armed_ns,
+            is_recorded: self.rules.was_recorded(),
         };
         let view = self.measuring.budget.view(shown, || {
             functions(&self.measuring.probes, &self.measuring.budget.costs)
@@ -381,7 +382,7 @@ impl<'a> Views<'a> {
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
                 .then(|| kernel::perf_wants_admin().map(|level| (level, kernel::lower_paranoia()))),
-            others_pay: probes.strangers_pay(),
+            shared_libraries: probes.shared_libraries().iter().cloned().collect(),
             missing: probes
                 .missing()
                 .iter()
@@ -420,6 +421,7 @@ pub(crate) fn job_view(job: &Job, watched: usize) -> JobView {
     let first = job.members.first();
     JobView {
         program: job.program(),
+        script: job.script(),
         user: first.map(|member| member.process.user()).unwrap_or_default(),
         host: String::new(),
         id: String::new(),

@@ -304,6 +304,7 @@ impl Session {
             // Undecided after a full disk; if this fails too, the next writer retries.
             let _ = writer.reconcile();
             newest_before.insert(*pid, writer.newest_before);
+            writer.is_at_end = true;
         }
         let is_mine = |pid: Pid, change: &JournalChange| {
             newest_before

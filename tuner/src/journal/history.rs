@@ -67,6 +67,9 @@ pub struct JournalChange {
     /// When the last revert began, and for whom.
     #[serde(default)]
     pub revert: Option<(Instant, Author)>,
+    /// It began because the session that made the change had ended or died.
+    #[serde(default)]
+    pub reverted_at_end: bool,
     /// Memory that was mapped to revert it.
     pub revert_arena: Option<Arena>,
     /// The oldest change that the same write was to revert.
@@ -180,10 +183,12 @@ impl History {
                 who,
                 arena,
                 through,
+                at_end,
             } => {
                 self.set(change, Status::RevertPending);
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.revert = Some((at, who));
+                    change.reverted_at_end = at_end;
                     change.revert_arena = arena;
                     change.revert_through = through;
                 }
@@ -340,6 +345,7 @@ impl JournalChange {
             was: None,
             thread: None,
             revert: None,
+            reverted_at_end: false,
             revert_arena: None,
             revert_through: None,
         }
@@ -456,6 +462,7 @@ mod tests {
             who: Author::current(),
             arena: None,
             through,
+            at_end: false,
         }
     }
 
@@ -480,6 +487,19 @@ mod tests {
         let (back, there) = (Status::Reverted, Status::Applied);
         assert_eq!(statuses(&records), [there, there, back, back, back]);
         assert_eq!(run(&records, 1), [1]);
+    }
+
+    #[test]
+    fn a_revert_because_its_session_ended_is_distinguished_from_an_order() {
+        for at_end in [false, true] {
+            let mut announced = revert_intent(1, None);
+            if let JournalRecord::RevertIntent { at_end: of, .. } = &mut announced {
+                *of = at_end;
+            }
+            let records = [&step(1, 8, (1, 2))[..], &[announced, reverted(1)]].concat();
+            let changes = History::parse(&text(&records)).changes();
+            assert_eq!(changes[0].reverted_at_end, at_end);
+        }
     }
 
     #[test]

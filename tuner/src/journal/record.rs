@@ -170,6 +170,9 @@ pub enum JournalRecord {
         /// The oldest change that the same write reverts (`History::run_of`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         through: Option<u64>,
+        /// The session that made the change had ended or died.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_end: bool,
     },
     RevertOutcome {
         change: u64,

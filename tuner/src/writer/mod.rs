@@ -85,6 +85,8 @@ pub struct Writer {
     /// The newest change before this writer was opened. All later ones were made through it: while it holds
     /// the lock, no other process makes any.
     pub newest_before: u64,
+    /// The session of this writer has ended or died, and reverts what it made.
+    pub(crate) is_at_end: bool,
     /// The user has explicitly permitted to call functions whatever the program's seccomp filters may do.
     pub despite_seccomp: bool,
     pub(crate) setup: Option<Arc<crate::remote::RemoteSetup>>,
@@ -111,6 +113,7 @@ impl Writer {
             who,
             hooks,
             newest_before,
+            is_at_end: false,
             despite_seccomp: false,
             setup: None,
             _lock: lock,

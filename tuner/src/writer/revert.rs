@@ -57,6 +57,7 @@ impl Writer {
             who: self.who.clone(),
             arena,
             through,
+            at_end: self.is_at_end,
         })?)
     }
 

@@ -10,7 +10,7 @@ use tuner::{AddressSpace, Images, MemoryError, Module, Process, ProcessError, Sp
 
 use super::{
     job::{Job, Member, Mpi, Root, WatchedSite},
-    launcher,
+    launcher, name,
     still::{FailedSearches, Still, Used, used},
     table::ProcessTable,
 };
@@ -44,6 +44,8 @@ type MpiFunctions = (Implementation, Vec<tuner::Function>);
 /// Finds jobs, and caches what it has learned of the files they map.
 #[derive(Debug, Default)]
 pub struct Discovery {
+    /// Whether processes of other users belong to the program that started them, too.
+    pub any_user: bool,
     pub(super) images: Images,
     /// The MPI that each file (device, inode) defines, with link addresses, which all processes share.
     libraries: HashMap<(String, u64), Option<MpiFunctions>>,
@@ -123,7 +125,7 @@ impl Discovery {
                 is_launcher: false,
             }],
             members: vec![member],
-            unreachable: Vec::new(),
+            ..Job::default()
         };
         let ours: BTreeSet<i32> = table
             .lineage(std::process::id() as i32)
@@ -137,7 +139,10 @@ impl Discovery {
             match self.relative(child, user) {
                 Some(Ok(member)) => job.members.push(member),
                 Some(Err(error)) => job.unreachable.push((child, error.to_string())),
-                None => {}
+                None => {
+                    let is_of_another = Process::open(child).is_ok_and(|child| !self.includes(&child, user));
+                    job.of_other_users += usize::from(is_of_another);
+                }
             }
         }
         Ok(job)
@@ -146,7 +151,7 @@ impl Discovery {
     /// A process that a program has started; `None` if it has ended, is a launcher or another user's.
     pub(super) fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
         let process = Process::open(pid).ok()?;
-        if process.uid != user || launcher::is_launcher(&process.name) {
+        if !self.includes(&process, user) || launcher::is_launcher(&process.name) {
             return None;
         }
         let rank = process
@@ -154,6 +159,11 @@ impl Discovery {
             .ok()
             .and_then(|lines| Rank::from_environment(&lines));
         Some(self.look_into(process, rank))
+    }
+
+    /// Whether a process that a program of `user` has started is looked at.
+    fn includes(&self, process: &Process, user: u32) -> bool {
+        self.any_user || process.uid == user
     }
 
     fn launched_by(&mut self, launcher: Process, table: &ProcessTable) -> Result<Job, DiscoverError> {
@@ -215,6 +225,7 @@ impl Discovery {
             }],
             members: by_rank.into_values().collect(),
             unreachable,
+            of_other_users: 0,
         }
     }
 
@@ -300,6 +311,7 @@ impl Discovery {
             .filter(|_| rank.is_some_and(|rank| rank.size.is_none()))
             .and_then(|known| mpi::world_size(&mpi::world(&known.implementation, &space, rank)));
         Ok(Member {
+            name: name::of_process(&process),
             process,
             rank: rank.map(|rank| Rank {
                 size: rank.size.or(size),
@@ -414,6 +426,35 @@ mod tests {
         assert!(is_found);
         drop(input);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn processes_of_other_users_below_a_program_are_counted_or_are_members() {
+        tuneagent_e2e::require_or_return!(Root);
+        const USER: u32 = 65534;
+        let mut child = Command::new("bash")
+            .args(["-c", "setpriv --reuid=65534 --clear-groups cat; true"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        // The answer of `cat` comes after the change of its user.
+        writeln!(input, "a line").unwrap();
+        BufReader::new(output).read_line(&mut String::new()).unwrap();
+        let users = |any_user| {
+            let mut discovery = Discovery {
+                any_user,
+                ..Discovery::default()
+            };
+            let job = discovery.job_of(child.id() as i32).unwrap();
+            let users: Vec<u32> = job.members.iter().map(|member| member.process.uid).collect();
+            (users, job.of_other_users)
+        };
+        let found = [users(false), users(true)];
+        drop(input);
+        child.wait().unwrap();
+        assert_eq!(found, [(vec![0], 1), (vec![0, USER], 0)]);
     }
 
     #[test]

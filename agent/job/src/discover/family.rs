@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, io, path::Path};
 use tuner::dwarf::Origin;
 use tuner::{AddressSpace, Pid, Process, descendants, foreign};
 
-use super::{Discovery, Job, Member, job::Root, launcher};
+use super::{Discovery, Job, Member, job::Root, launcher, name};
 use crate::mpi::Rank;
 
 impl Discovery {
@@ -25,6 +25,7 @@ impl Discovery {
         let space = AddressSpace::of_files(process.clone(), images?).ok()?;
         let mpi = self.mpi_of(&space);
         Some(Member {
+            name: name::of_file(&process.executable),
             process,
             rank: None,
             space,
@@ -44,6 +45,7 @@ impl Discovery {
         let process = Process::gone(0, "?");
         Ok(Member {
             space: AddressSpace::of_files(process.clone(), Vec::new())?,
+            name: name::of_file(&process.executable),
             process,
             rank: None,
             mpi: None,

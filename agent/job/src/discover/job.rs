@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tuner::{Address, AddressSpace, FileOffset, Images, Module, Process, VariableError, VariableName, dwarf};
 
+use super::name;
 use crate::mpi::{self, Implementation, Rank};
 
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct WatchedSite {
 #[derive(Clone, Debug)]
 pub struct Member {
     pub process: Process,
+    /// The name under which it was started, if that is of a link to its file; else its file name.
+    pub name: String,
     /// `None` for a program without a launcher.
     pub rank: Option<Rank>,
     pub space: AddressSpace,
@@ -49,8 +52,12 @@ impl Member {
 
     /// File name of its program.
     pub fn program(&self) -> String {
-        let name = self.process.executable.file_name();
-        name.map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned())
+        name::of_file(&self.process.executable)
+    }
+
+    /// File name of the script that it runs, or its module; `None` if it is no interpreter.
+    pub fn script(&self) -> Option<String> {
+        name::script(&self.program(), &self.process.arguments)
     }
 
     /// File names of its mapped modules.
@@ -163,6 +170,8 @@ pub struct Job {
     pub members: Vec<Member>,
     /// Processes of the job that could not be read, with the reason.
     pub unreachable: Vec<(i32, String)>,
+    /// Number of processes below programs without a launcher that belong to another user than these, and were left out.
+    pub of_other_users: usize,
 }
 
 impl Job {
@@ -170,15 +179,23 @@ impl Job {
     pub fn program(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for member in &self.members {
-            *counts.entry(member.program()).or_default() += 1;
+            *counts.entry(member.name.clone()).or_default() += 1;
         }
         if self.roots.len() > 1 {
             return counts.into_keys().collect::<Vec<_>>().join(", ");
         }
         let most = counts.values().max().copied();
-        let names = self.members.iter().map(Member::program);
+        let names = self.members.iter().map(|member| member.name.clone());
         let mut most_used = names.filter(|name| counts.get(name).copied() == most);
         most_used.next().unwrap_or_else(|| "?".to_owned())
+    }
+
+    /// The script that the processes of [`Job::program`] run; `None` if several programs are watched together, or it
+    /// is no interpreter.
+    pub fn script(&self) -> Option<String> {
+        let program = self.program();
+        let first = self.members.iter().find(|member| member.name == program)?;
+        first.script()
     }
 
     pub fn launcher(&self) -> Option<&Process> {
@@ -245,6 +262,7 @@ impl Job {
             }
         }
         self.unreachable.extend(other.unreachable);
+        self.of_other_users += other.of_other_users;
     }
 }
 

@@ -7,6 +7,7 @@ mod job;
 mod job_id;
 mod job_selector;
 mod launcher;
+mod name;
 mod still;
 mod table;
 mod target;

@@ -170,6 +170,9 @@ impl Probes {
         let links = self.links_to(&path, &new, to)?;
         self.links.extend(links);
         self.attached.entry(to).or_default().extend(new);
+        if !self.own_links && !module.is_executable {
+            self.shared_libraries.insert(module.file_name().to_owned());
+        }
         Ok(())
     }
 

@@ -95,6 +95,8 @@ pub struct Probes {
     /// For each slot, which of the requests apply to its process.
     requested: Vec<Vec<bool>>,
     attached: BTreeMap<LinkTarget, BTreeSet<PricedSite>>,
+    /// File names of shared libraries that have had links for all processes that map them.
+    shared_libraries: BTreeSet<String>,
     /// Functions that were searched, each with whether some process has it.
     defined: BTreeMap<u32, bool>,
     files: KnownFiles,
@@ -236,6 +238,7 @@ impl Probes {
             wanted,
             requested: Vec::new(),
             attached: BTreeMap::new(),
+            shared_libraries: BTreeSet::new(),
             defined: BTreeMap::new(),
             files: KnownFiles::new(kernel::emulation(), !all_on),
             is_armed: false,
@@ -269,6 +272,7 @@ impl Probes {
             resting: BTreeSet::new(),
             requested: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
+            shared_libraries: BTreeSet::new(),
             defined: BTreeMap::new(),
             files: KnownFiles::default(),
             room: abi::PROCESSES_MAX,
@@ -566,10 +570,10 @@ impl Probes {
         self.attached.values().map(BTreeSet::len).sum()
     }
 
-    /// Whether processes outside the job pay for the probes: links that are not limited to a process fire in
-    /// every program that maps the file.
-    pub fn strangers_pay(&self) -> bool {
-        !self.own_links
+    /// File names of the shared libraries whose probes processes outside the job pay for: links that are not limited to
+    /// a process fire in every program that maps the file.
+    pub fn shared_libraries(&self) -> &BTreeSet<String> {
+        &self.shared_libraries
     }
 }
 

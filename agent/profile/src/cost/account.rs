@@ -180,6 +180,8 @@ pub struct CostView {
     pub windows: Option<WindowsView>,
     /// The most expensive function of which a rule or a recording needs every call.
     pub required: Option<String>,
+    /// The session makes a recording (`--record`).
+    pub is_recorded: bool,
 }
 
 impl CostView {
@@ -375,6 +377,7 @@ mod tests {
             unread: None,
             windows: None,
             required: None,
+            is_recorded: false,
         };
         let above = |view: &CostView| view.above_budget(Duration::from_secs(20));
         let until_s = |view: &CostView| Some(above(view)?.until_ns? / 1e9);

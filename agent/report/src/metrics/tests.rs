@@ -399,6 +399,7 @@ fn absurd() -> Snapshot {
         },
         slowdown: Slowdown::default(),
         required: None,
+        is_recorded: false,
         unread: Some(UnreadView::default()),
         windows: None,
     };

@@ -145,11 +145,13 @@ fn less(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, of_budget: &st
     // Without rules and probes nothing would be left to watch.
     let has_shipped = snapshot.rules.iter().any(|rule| is_built_in(&rule.name)) && !cost.probes.is_empty();
     if let Some(name) = &cost.required {
-        return Some(match has_shipped {
-            true => {
+        return Some(match (has_shipped, cost.is_recorded) {
+            (true, true) => {
                 format!("--rules none, and no --record: a rule or the recording needs every call of {name}")
             }
-            false => format!("remove the rule or the --record that needs every call of {name}"),
+            (true, false) => format!("--rules none: a rule needs every call of {name}"),
+            (false, true) => format!("remove the rule or the --record that needs every call of {name}"),
+            (false, false) => format!("remove the rule that needs every call of {name}"),
         });
     }
     let has_costly_probes = slowdown.probes > 0.0 && slowdown.probes >= slowdown.agent;
@@ -232,6 +234,7 @@ mod tests {
                 unread: None,
                 windows: None,
                 required: None,
+                is_recorded: false,
             }),
             ..Snapshot::default()
         }
@@ -265,7 +268,19 @@ mod tests {
         if let Some(cost) = &mut much.cost {
             cost.required = Some("MPI_Iprobe".to_owned());
         }
-        assert!(text(over_all(&much)).ends_with("needs every call of MPI_Iprobe"));
+        for (is_recorded, advice) in [
+            (false, "--rules none: a rule needs every call of MPI_Iprobe"),
+            (
+                true,
+                "--rules none, and no --record: a rule or the recording needs every call of MPI_Iprobe",
+            ),
+        ] {
+            if let Some(cost) = &mut much.cost {
+                cost.is_recorded = is_recorded;
+            }
+            let all = text(over_all(&much));
+            assert!(all.ends_with(&format!(": {advice}")), "{all}");
+        }
         assert!(now(&Snapshot::default()).is_empty() && over_all(&Snapshot::default()).is_empty());
     }
 

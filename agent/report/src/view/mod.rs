@@ -19,13 +19,14 @@ mod scaling;
 mod screen;
 mod sizes;
 mod spread;
+mod step;
 mod terminal;
 
 pub use efficiency::{efficiencies, efficiency};
 pub use findings::without as without_findings;
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
-pub use pace::calls_each;
 pub use parts::{Accuracy, mpi_mark};
 pub use screen::{closing, header, losses, overview, summary};
 pub use sizes::message_sizes;
+pub use step::calls_each;
 pub use terminal::{Painter, columns};

@@ -80,29 +80,34 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
             lines.extend(silent_lines(snapshot, |_| true));
         }
     }
-    lines.extend(states(snapshot, shown.is_verbose, |_| true));
+    // Without any evaluated rule the reasons are the result.
+    let explains = |rule: &&RuleView| fitting == 0 && !has_ended(snapshot) && is_missing(rule);
+    lines.extend(states(snapshot, |rule| {
+        shown.is_verbose || is_of_interest(snapshot, rule) || explains(&rule)
+    }));
     lines
 }
 
 /// The reasons why the other rules have no findings.
 pub(super) fn silent(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
-    let others = states(snapshot, true, |rule| !has_found(rule));
+    let others = states(snapshot, |rule| !has_found(rule));
     [silent_lines(snapshot, |rule| !has_found(rule)), others].concat()
 }
 
 /// The states of the selected rules.
-fn states(snapshot: &Snapshot, is_verbose: bool, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
-    let all = names(&snapshot.rules).len();
-    // Each tune of a rule has its own line, unless the texts are equal. If few rules are loaded, the user has
-    // chosen them.
+fn states(snapshot: &Snapshot, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
+    // Each tune of a rule has its own line, unless the texts are equal.
     let mut reported = BTreeSet::new();
-    let are_chosen = all <= FINDINGS_SHOWN;
-    let is_shown =
-        |rule: &&RuleView| is_verbose || are_chosen || rule.is_named || !rules::is_built_in(&rule.name);
-    let states = shown_rules(snapshot).filter(is_shown);
+    let states = shown_rules(snapshot);
     let states = states.filter(|rule| is_one(rule) && reported.insert((&rule.name, &rule.state)));
     states.map(state_line).collect()
+}
+
+/// Whether the user named or wrote the rule. If few rules are loaded, the user has chosen them.
+fn is_of_interest(snapshot: &Snapshot, rule: &RuleView) -> bool {
+    let are_chosen = names(&snapshot.rules).len() <= FINDINGS_SHOWN;
+    are_chosen || rule.is_named || !rules::is_built_in(&rule.name)
 }
 
 /// The rules with a state to show. When a program ends, no process runs until the end of the last window, so
@@ -165,10 +170,20 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     });
     let wanted = cpu + waiting;
     let share = waiting / wanted;
-    let allowed = snapshot.cpus.as_ref().map(|cpus| cpus.allowed);
-    let advice = match allowed.filter(|allowed| wanted > allowed * CROWDED) {
-        Some(allowed) => {
-            format!("it wants {wanted:.1} CPUs and may use {allowed:.1}: start fewer ranks or threads")
+    let crowded = snapshot.cpus.as_ref();
+    let crowded =
+        crowded.filter(|cpus| wanted > cpus.allowed * CROWDED && (cpus.is_quota || !is_single(snapshot)));
+    let advice = match crowded {
+        Some(cpus) => {
+            let repair = match (cpus.is_quota, is_single(snapshot)) {
+                (true, true) => "raise the CPU quota of its control group (cpu.max)",
+                (true, false) => {
+                    "raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads"
+                }
+                (false, _) => "start fewer ranks or threads",
+            };
+            let allowed = cpus.allowed;
+            format!("it wants {wanted:.1} CPUs and may use {allowed:.1}: {repair}")
         }
         None => "other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs"
             .to_owned(),
@@ -182,12 +197,20 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     })
 }
 
+/// Whether it is one process of one thread, of which nothing can be left out.
+fn is_single(snapshot: &Snapshot) -> bool {
+    let [process] = &snapshot.processes[..] else {
+        return false;
+    };
+    process.counters.is_some_and(|counters| counters.threads == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::screen::tests::snapshot;
     use super::*;
     use crate::example::rule;
-    use profile::{CpusView, Rates};
+    use profile::{Counters, CpusView, Rates};
 
     const GOES_ON: Shown = Shown {
         is_verbose: true,
@@ -295,6 +318,70 @@ mod tests {
             });
             let line = waits_for_others(&snapshot, shown.is_over).unwrap_or_default();
             assert!(line.contains(text), "{line}");
+        }
+    }
+
+    #[test]
+    fn where_no_rule_was_evaluated_the_reasons_are_said() {
+        let mut snapshot = snapshot(2);
+        let names = rules::shipped().map(|(name, _)| name);
+        let names: Vec<&str> = names.take(FINDINGS_SHOWN + 1).collect();
+        let of = |name: &&str| RuleView {
+            had_processes: true,
+            ..rule(name, Standing::NoValue, "no value: cores has no value")
+        };
+        snapshot.rules = names.iter().map(of).collect();
+        for is_over in [false, true] {
+            let shown = Shown {
+                is_verbose: false,
+                is_over,
+            };
+            let said = lines(&snapshot, shown);
+            let reasons = said.iter();
+            let reasons = reasons.filter(|line| line.ends_with("no value: cores has no value"));
+            assert_eq!(reasons.count(), names.len(), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn under_a_quota_the_advice_is_to_raise_it_and_one_thread_is_not_made_fewer() {
+        const QUOTA: &str = "may use 0.3: raise the CPU quota of its control group (cpu.max)";
+        for (processes, threads, is_quota, end) in [
+            (1, 1, true, QUOTA),
+            (
+                1,
+                2,
+                true,
+                "may use 0.3: raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads",
+            ),
+            (
+                2,
+                1,
+                true,
+                "may use 0.3: raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads",
+            ),
+            (1, 2, false, "may use 0.3: start fewer ranks or threads"),
+            (1, 1, false, "wait for them, or use other CPUs"),
+        ] {
+            let mut snapshot = snapshot(processes);
+            for process in &mut snapshot.processes {
+                process.rates = Some(Rates {
+                    cpu: 0.35,
+                    runqueue: 0.65,
+                    ..Rates::default()
+                });
+                process.counters = Some(Counters {
+                    threads,
+                    ..Counters::default()
+                });
+            }
+            snapshot.cpus = Some(CpusView {
+                allowed: 0.3,
+                is_quota,
+                ..CpusView::default()
+            });
+            let line = waits_for_others(&snapshot, false).unwrap_or_default();
+            assert!(line.ends_with(end), "{line}");
         }
     }
 

@@ -1,23 +1,17 @@
 //! The pace of the program and its call sites, as text.
 
-use std::time::Duration;
-
-use profile::format::{count, duration, percent, plural, times};
+use profile::format::{count, percent, plural};
 use profile::{
-    CallSiteView, EfficienciesView, FunctionTotals, IterationView, LeftLoop, SequenceView, Snapshot,
-    SourcePlace, Steps, TeamsView,
+    CallSiteView, EfficienciesView, FunctionTotals, IterationView, SequenceView, Snapshot, SourcePlace,
+    Steps, TeamsView,
 };
 
 use super::efficiency;
 use super::parts::{self, WATCHED_FULLY, probed};
+use super::step::{StepTime, left_loop, step_line};
 
-/// Minimum change of the pace over the run that is mentioned.
-const CHANGE_SHOWN: f64 = 0.05;
 /// Minimum share of a watched step that is mentioned as the cost of probes.
 const PROBES_SHOWN: f64 = 0.05;
-/// From this factor on the factor is shown, because 99 and 100 % shorter look alike.
-const FACTOR_SHOWN: f64 = 2.0;
-
 /// Number of call sites shown at the end; the report has more.
 const SITES_SHOWN: usize = 8;
 
@@ -118,107 +112,6 @@ fn probes_share(snapshot: &Snapshot) -> Option<f64> {
     };
     let share = probes / watched;
     (PROBES_SHOWN..1.0).contains(&share).then_some(share)
-}
-
-/// The time of an iteration, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-enum StepTime {
-    Recent(f64),
-    /// Of all iterations that were seen.
-    Mean(f64),
-    /// On both sides of the change that the guard kept.
-    Around {
-        before_ns: f64,
-        after_ns: f64,
-    },
-}
-
-/// The MPI calls or parallel regions of an iteration, in words.
-pub fn calls_each(calls: f64, steps: Steps) -> String {
-    match calls.round() {
-        1.0 => format!("1 {} each", steps.noun()),
-        calls => format!("{} {}s each", count(calls), steps.noun()),
-    }
-}
-
-/// Where a span of time lies relative to the changes, as a suffix.
-type BesideChanges<'a> = &'a dyn Fn((Duration, Duration)) -> &'static str;
-
-fn step_line(
-    iteration: &IterationView,
-    time: StepTime,
-    sequence: &SequenceView,
-    (until, is_sampled): (Option<String>, bool),
-    (probes, beside): (Option<f64>, BesideChanges<'_>),
-) -> String {
-    let calls = calls_each(iteration.calls, sequence.steps);
-    // The times before and after a change of ours say more than those of the quarters.
-    let is_around = matches!(time, StepTime::Around { .. });
-    let change = match iteration.change.filter(|_| !is_around) {
-        Some(change) if change >= FACTOR_SHOWN => {
-            format!("; last quarter {} times the first", times(change))
-        }
-        Some(change) if change * FACTOR_SHOWN <= 1.0 => {
-            format!("; first quarter {} times the last", times(1.0 / change))
-        }
-        Some(change) if change >= 1.0 + CHANGE_SHOWN => {
-            format!("; last quarter {} longer than the first", percent(change - 1.0))
-        }
-        Some(change) if change <= 1.0 - CHANGE_SHOWN => {
-            format!("; last quarter {} shorter than the first", percent(1.0 - change))
-        }
-        _ => String::new(),
-    };
-    let over = if iteration.is_over {
-        "; the loop has ended"
-    } else {
-        ""
-    };
-    let seen = match (is_sampled, sequence.unseen) {
-        (true, _) => " in sampling windows",
-        (false, 0) => "",
-        (false, _) => " seen",
-    };
-    let is_over = iteration.is_over || until.is_some();
-    let takes = if is_over { "took" } else { "takes" };
-    let about = if is_sampled { "~" } else { "" };
-    let time = match time {
-        StepTime::Recent(ns) => format!("{takes} {about}{}", duration(ns)),
-        StepTime::Mean(ns) => {
-            let beside = iteration.span().map_or("", beside);
-            match beside == parts::STRADDLES {
-                true => "has no mean time: tuneagent changed the program meanwhile".to_owned(),
-                false => format!("{takes} {about}{} on average{beside}", duration(ns)),
-            }
-        }
-        StepTime::Around { before_ns, after_ns } => {
-            let (before, after) = (duration(before_ns), duration(after_ns));
-            format!("{takes} {about}{after} after the change, {about}{before} before it")
-        }
-    };
-    let until = until.unwrap_or_default();
-    let probes = probes.map_or_else(String::new, |share| {
-        format!("; probes take ~{} of a watched step", percent(share))
-    });
-    format!(
-        " one step of the detected loop {time}   ({}{seen}{until}, {calls}{over}{change}{probes})",
-        plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
-    )
-}
-
-/// The loop before the last one, in the form of the line above it: other calls are in its steps, so the times of
-/// a step of both say nothing about the pace.
-fn left_loop(left: &LeftLoop, steps: Steps, beside: &str) -> String {
-    let time = |at: Duration| duration(at.as_nanos() as f64);
-    let pace = left.pace;
-    format!(
-        " before it, from {} to {}, one step of another loop took {} on average{beside}   ({}, {})",
-        time(left.from),
-        time(pace.until),
-        duration(pace.mean_ns),
-        plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
-        calls_each(left.calls, steps),
-    )
 }
 
 /// Parallel regions and their teams.
@@ -376,9 +269,11 @@ fn place(place: &SourcePlace) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::example::{call_site, efficiencies, split};
-    use profile::{PaceView, ProcessView, RegionsView, Scalability, TeamTotals};
+    use profile::{LeftLoop, PaceView, ProcessView, RegionsView, Scalability, TeamTotals};
 
     fn sequence() -> SequenceView {
         SequenceView {
@@ -431,12 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn one_call_or_region_of_an_iteration_is_in_the_singular() {
-        assert_eq!(calls_each(1.0, Steps::Regions), "1 parallel region each");
-        assert_eq!(calls_each(7.0, Steps::MpiCalls), "7 MPI calls each");
-    }
-
-    #[test]
     fn a_pace_that_is_another_one_altogether_is_shown_as_a_factor() {
         let reported = |change| {
             let mut sequence = sequence();
@@ -449,7 +338,15 @@ mod tests {
             (1.2, "; last quarter 20 % longer than the first)"),
             (3.5, "; last quarter 3.5 times the first)"),
             (0.6, "; last quarter 40 % shorter than the first)"),
-            (0.005, "; first quarter 200 times the last)"),
+            (0.01, "; first quarter 100 times the last)"),
+            (
+                75_661.0,
+                "so they are no steps of the program   (22 steps seen, 36 MPI calls each)",
+            ),
+            (
+                1.0 / 101.0,
+                "so they are no steps of the program   (22 steps seen, 36 MPI calls each)",
+            ),
         ] {
             assert!(reported(change).ends_with(words), "{}", reported(change));
         }

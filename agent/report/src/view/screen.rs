@@ -30,9 +30,11 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
         None => ", no MPI".to_owned(),
     };
     let user = (!job.user.is_empty()).then(|| format!(", user {}", job.user));
+    let script = job.script.as_ref().map(|script| format!(" {script}"));
+    let script = script.unwrap_or_default();
     // In order of display, each part with its importance.
     let parts = [
-        (4, format!("{}: {who}", job.program)),
+        (4, format!("{}{script}: {who}", job.program)),
         (1, pids),
         (2, mpi),
         (0, user.unwrap_or_default()),

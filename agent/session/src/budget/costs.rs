@@ -41,6 +41,7 @@ pub struct CostContext<'a> {
     pub unread: Option<UnreadView>,
     /// When all probes were armed.
     pub armed_ns: u64,
+    pub is_recorded: bool,
 }
 
 impl Costs {
@@ -150,6 +151,7 @@ impl Costs {
             unread: shown.unread,
             windows: None,
             required: None,
+            is_recorded: shown.is_recorded,
             probes: all.costs(price),
             prices: shown.prices,
         }

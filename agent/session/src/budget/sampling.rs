@@ -42,6 +42,7 @@ pub struct SamplingState {
     /// A change is on trial: the compared values must be counted in one way.
     pub is_judged: bool,
     pub ticks_per_s: f64,
+    pub is_recorded: bool,
 }
 
 /// The functions that are sampled now.
@@ -458,9 +459,12 @@ impl Sampling {
         let most_expensive = needed.max_by(|one, other| cost(*one.0).total_cmp(&cost(*other.0)));
         let name = most_expensive.map_or("a function", |(_, watched)| watched.name);
         let why = match state.detaching {
-            Detaching::Possible => format!(
+            Detaching::Possible if state.is_recorded => format!(
                 "a rule or the recording needs every call of {name}: use --rules none or remove the rule, and no --record"
             ),
+            Detaching::Possible => {
+                format!("a rule needs every call of {name}: use --rules none or remove the rule")
+            }
             Detaching::Impossible => {
                 format!("{name} costs most, and this session cannot detach probes: watch fewer functions")
             }

@@ -18,7 +18,10 @@ use crate::{
     requests::{RequestState, tests::check},
 };
 
-const ORIGIN: MembersOrigin = MembersOrigin::Attached { has_launcher: false };
+const ORIGIN: MembersOrigin = MembersOrigin::Attached {
+    has_launcher: false,
+    any_user: false,
+};
 
 /// Recorded events of tests.
 pub(crate) struct Recorded(Lines);

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::{
-    Members, MembersOrigin, SCAN_NS, SEARCHES_OLD, YOUNG_NS,
+    Members, SCAN_NS, SEARCHES_OLD, YOUNG_NS,
     event::{ActuatorPid, Candidate, MachineId, MemberEffect, MemberEffects, MemberNotice, MemberProcess},
     since,
 };
@@ -20,7 +20,7 @@ impl Members {
         scan.looked = now;
         scan.searches += 1;
         let is_turn_of_old = scan.searches.is_multiple_of(SEARCHES_OLD);
-        let has_launcher = self.origin == MembersOrigin::Attached { has_launcher: true };
+        let has_launcher = self.has_launcher();
         let may_load = self.running(machine).filter(|(_, seat, candidate)| {
             let lacks_mpi = has_launcher && !candidate.has_mpi && candidate.rank.is_some();
             let is_young = !candidate.has_mpi && since(now, candidate.started) < YOUNG_NS;
@@ -44,7 +44,7 @@ impl Members {
         let Some((rank, pid)) = self.rank_and_pid(process) else {
             return MemberEffects::new();
         };
-        let needs_mpi = self.origin == MembersOrigin::Attached { has_launcher: true };
+        let needs_mpi = self.has_launcher();
         let notice = MemberNotice::Replaced {
             rank,
             pid,

@@ -51,6 +51,9 @@ pub enum MembersOrigin {
     Attached {
         /// Ranks join with their MPI, other processes as they are.
         has_launcher: bool,
+        /// Processes of other users than the first one's join, too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        any_user: bool,
     },
     /// It started the command that they belong to.
     Command,
@@ -204,6 +207,16 @@ impl Members {
         }
     }
 
+    fn has_launcher(&self) -> bool {
+        matches!(
+            self.origin,
+            MembersOrigin::Attached {
+                has_launcher: true,
+                ..
+            }
+        )
+    }
+
     fn scan(&mut self, machine: MachineId) -> &mut Scan {
         let looked = match self.origin {
             MembersOrigin::Attached { .. } => self.armed,
@@ -227,8 +240,8 @@ impl Members {
     fn found(&mut self, machine: MachineId, found: Vec<(Candidate, bool)>) -> MemberEffects {
         let user = self.seats.values().find_map(|seat| seat.candidate.as_ref());
         let user = match self.origin {
-            MembersOrigin::Attached { .. } => user.map(|first| first.user),
-            MembersOrigin::Command => None,
+            MembersOrigin::Attached { any_user: false, .. } => user.map(|first| first.user),
+            MembersOrigin::Attached { any_user: true, .. } | MembersOrigin::Command => None,
         };
         let scan = self.scan(machine);
         let late = std::mem::take(&mut scan.late)

@@ -32,7 +32,10 @@ fn setup(may_write: bool, keeps: bool) -> Setup {
     Setup {
         may_write,
         keeps,
-        origin: MembersOrigin::Attached { has_launcher: false },
+        origin: MembersOrigin::Attached {
+            has_launcher: false,
+            any_user: false,
+        },
         missing: Vec::new(),
         program: "app".to_owned(),
         armed: ms(0),

@@ -304,10 +304,50 @@ fn status(change: &JournalChange) -> String {
         },
         Status::RevertPending => "being reverted".into(),
         Status::Reverted => match &change.revert {
+            // No user gave an order for it.
+            Some((at, _)) if change.reverted_at_end => {
+                format!("reverted {} when its session ended", at.wall)
+            }
             Some((at, who)) => format!("reverted {} by order of {}", at.wall, who.user),
             None => "reverted".into(),
         },
         Status::ChangedSince => "changed by the program since".into(),
         Status::Superseded { by } => format!("replaced by change {by}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_revert_is_by_order_of_a_user_or_because_the_session_ended() {
+        for (reverted_at_end, said) in [
+            (false, "reverted 2026-11-20T15:04:23.420Z by order of ana"),
+            (true, "reverted 2026-11-20T15:04:23.420Z when its session ended"),
+        ] {
+            let at = json!({"wall": "2026-11-20T15:04:23.420Z", "monotonic_ns": 1});
+            let who = json!({"uid": 1000, "user": "ana", "pid": 8});
+            let change = json!({
+                "intent": {
+                    "change": 1,
+                    "at": at,
+                    "who": who,
+                    "why": [],
+                    "target": {"pid": {"number": 7, "start_time": 1}, "boot": "b", "executable": "/bin/p"},
+                    "action": "affinity",
+                    "symbol": "affinity",
+                    "cpus": "0",
+                    "threads": [{"tid": 7, "cpus": "0-3"}],
+                },
+                "status": Status::Reverted,
+                "confirmed": false,
+                "revert": [at, who],
+                "reverted_at_end": reverted_at_end,
+            });
+            assert_eq!(status(&serde_json::from_value(change).unwrap()), said);
+        }
     }
 }

@@ -91,7 +91,10 @@ pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
             Failure::new(Code::NO_COMMAND, format!("{shown}: there is no such file"))
         }
         None if shown.starts_with('-') => {
-            let near = suggestion(options(), &shown);
+            let near = match &*shown {
+                "--plain" => ": it prints lines without it".to_owned(),
+                _ => suggestion(options(), &shown),
+            };
             Failure::new(Code::NOT_STARTED, format!("run has no option {shown}{near}"))
         }
         None => Failure::new(
@@ -200,6 +203,16 @@ fn is_called_as_mpi(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_that_only_attach_has_is_refused_with_what_run_does_instead() {
+        let said = |word: &str| program(word.as_ref()).unwrap_err().error.to_string();
+        assert_eq!(
+            said("--plain"),
+            "run has no option --plain: it prints lines without it"
+        );
+        assert_eq!(said("--xyzzy"), "run has no option --xyzzy");
+    }
 
     #[test]
     fn a_script_is_run_by_what_its_first_line_names() {

@@ -55,6 +55,7 @@ impl Measuring {
         SamplingState {
             detaching: self.detaching(),
             is_judged: context.rules.is_judging(),
+            is_recorded: context.rules.was_recorded(),
             ticks_per_s: 1.0
                 / self
                     .tick(context.rules, context.target, context.screen)

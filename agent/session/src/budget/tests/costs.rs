@@ -100,6 +100,7 @@ fn view(costs: &Costs, of_late: Option<Option<(f64, f64)>>) -> CostView {
         held: BTreeMap::new(),
         unread: None,
         armed_ns: 0,
+        is_recorded: false,
     };
     costs.view(shown, of_late)
 }

@@ -19,6 +19,7 @@ pub(super) const STATE: SamplingState = SamplingState {
     detaching: Detaching::Possible,
     is_judged: false,
     ticks_per_s: 2.0,
+    is_recorded: false,
 };
 
 pub(super) fn budget() -> Budget {

@@ -94,14 +94,22 @@ fn where_nothing_can_be_detached_advice_is_given_once() {
 
 #[test]
 fn a_function_of_which_a_rule_needs_each_call_is_never_left_out_and_named() {
-    let mut budget = budget();
-    let effects = looks(&mut budget, [0.0, 0.0, 0.05, 0.0], 9, STATE).concat();
-    let lines = said(&effects);
-    assert_eq!((effects.len(), lines.len()), (1, 1), "{effects:?}");
-    assert!(
-        lines[0].contains("a rule or the recording needs every call of solve"),
-        "{lines:?}"
-    );
+    for (is_recorded, why) in [
+        (
+            false,
+            "a rule needs every call of solve: use --rules none or remove the rule, or give",
+        ),
+        (
+            true,
+            "a rule or the recording needs every call of solve: use --rules none or remove the rule, and no --record, or give",
+        ),
+    ] {
+        let state = SamplingState { is_recorded, ..STATE };
+        let effects = looks(&mut budget(), [0.0, 0.0, 0.05, 0.0], 9, state).concat();
+        let lines = said(&effects);
+        assert_eq!((effects.len(), lines.len()), (1, 1), "{effects:?}");
+        assert!(lines[0].contains(why), "{lines:?}");
+    }
 }
 
 #[test]

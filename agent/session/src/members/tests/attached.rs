@@ -122,6 +122,18 @@ fn processes_of_other_users_are_left_alone() {
 }
 
 #[test]
+fn processes_of_other_users_join_where_the_session_is_for_any_user() {
+    let origin = MembersOrigin::Attached {
+        has_launcher: false,
+        any_user: true,
+    };
+    let mut it = Members::new(origin, Vec::new(), ms(0));
+    it.on(MemberEvent::Present(slot(0), plain(7)), ms(0));
+    let other = Candidate { user: 0, ..plain(8) };
+    gives!(it, found([other.clone()]), s(2) => [watch(&other)]);
+}
+
+#[test]
 fn nothing_found_is_nothing_to_do() {
     assert_eq!(launched([rank(0)]).on(found([]), s(2)), []);
 }
@@ -256,7 +268,10 @@ fn a_rank_is_checked_for_a_late_mpi_only_once() {
 
 #[test]
 fn unwatched_parts_of_the_job_are_listed_in_the_order_in_which_they_appear() {
-    let origin = MembersOrigin::Attached { has_launcher: true };
+    let origin = MembersOrigin::Attached {
+        has_launcher: true,
+        any_user: false,
+    };
     let mut it = Members::new(
         origin,
         vec!["process 9 is not watched: it is root's".to_owned()],

@@ -80,7 +80,11 @@ pub(super) fn alone(processes: impl IntoIterator<Item = Candidate>) -> Members {
 }
 
 fn attached(has_launcher: bool, processes: impl IntoIterator<Item = Candidate>) -> Members {
-    let mut it = Members::new(MembersOrigin::Attached { has_launcher }, Vec::new(), ms(0));
+    let origin = MembersOrigin::Attached {
+        has_launcher,
+        any_user: false,
+    };
+    let mut it = Members::new(origin, Vec::new(), ms(0));
     for (number, candidate) in (0..).zip(processes) {
         it.on(MemberEvent::Present(slot(number), candidate), ms(0));
     }
