@@ -130,9 +130,10 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
 const NO_CONTRACT: &str = "note: no process has MPI, so --contract judges nothing: `tuneagent contract watch FILE TARGET` compares a \
      pipeline";
 
-/// What the session is compared with.
+/// What the session is compared with, and whose programs its rights are for.
 pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {
     Ok(Options {
+        is_lent: rights::is_lent(),
         reference: reference(args)?,
         baseline: args.baseline.map(Baseline).unwrap_or_default(),
         speedup_hints: speedup_hints(args)?,

@@ -10,7 +10,6 @@ use profile::probe::{ProbeSelector, Wanted};
 use super::{Options, Started, kernel_failure, parts::Setup, target::WatchedJob};
 use crate::{
     exit::Failure,
-    rights,
     rulebook::{RuleBook, Time},
 };
 
@@ -104,18 +103,18 @@ pub(super) fn setup(options: &Options, target: &WatchedJob, armed_ns: u64) -> Se
         may_write: options.applies,
         keeps: options.keep,
         origin: target.origin(),
-        missing: not_watched(&target.job),
+        missing: not_watched(&target.job, options.is_lent),
         program: target.job.program(),
         armed: Time(armed_ns),
     }
 }
 
 /// Messages about processes of a job that are not watched.
-fn not_watched(job: &Job) -> Vec<String> {
+fn not_watched(job: &Job, is_lent: bool) -> Vec<String> {
     let processes = job.unreachable.iter();
     let processes = processes.map(|(pid, why)| format!("process {pid} is not watched: {why}"));
     processes
-        .chain(of_other_users(job.of_other_users, rights::is_lent()))
+        .chain(of_other_users(job.of_other_users, is_lent))
         .collect()
 }
 

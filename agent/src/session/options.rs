@@ -47,6 +47,8 @@ pub(crate) struct Options {
     pub keep: bool,
     pub duration: Option<Duration>,
     pub plain: bool,
+    /// The rights are lent by the program's file, for the caller's own programs.
+    pub is_lent: bool,
     /// Show the state of each rule, too.
     pub is_verbose: bool,
     pub reference: Option<Reference>,

@@ -371,22 +371,13 @@ fn absurd() -> Snapshot {
         ns: 1.0,
         ..ProbeCost::default()
     };
-    let actions = [
-        "set",
-        "call",
-        "load",
-        "replace",
-        "insert_call",
-        "remove_call",
-        "set_arg",
-        "affinity",
-    ];
+    let actions = "set call load replace insert_call remove_call set_arg affinity".split(' ');
     let cost = CostView {
         prices: Prices::table(String::new()),
         arming_ns: 1,
         probes: (0..2000).map(probe).collect(),
         job_ns: 1,
-        held: actions.map(|action| (action, HoldTotals::default())).into(),
+        held: actions.map(|action| (action, HoldTotals::default())).collect(),
         agent: AgentCost {
             resident_bytes: Some(1),
             ..AgentCost::default()
