@@ -43,7 +43,11 @@ pub(super) struct Liveness {
     pub(super) progress: LoopProgress,
     /// Until there are first numbers.
     pub(super) real_time: Option<RealTimeClass>,
-    /// How often the loop took long for a step.
+    /// The step of the loop, and when it began, by CLOCK_MONOTONIC.
+    step: Option<(LoopStep, u64)>,
+    /// What is missing because a step took long, in words.
+    pub(super) stalled: Option<String>,
+    /// How often that was so.
     stalls: u32,
 }
 
@@ -55,18 +59,22 @@ const STALL_NS: u64 = 3_000_000_000;
 const STALLS_MAX: u32 = 8;
 
 impl Liveness {
-    /// What is missing because of a step that took from `began_ns` until now, in words.
-    pub(super) fn stalled(&mut self, step: LoopStep, began_ns: u64, now_ns: u64) -> Option<String> {
+    /// The loop begins this step.
+    pub(super) fn begin(&mut self, step: LoopStep, now_ns: u64) {
+        self.progress.begin(step);
+        let Some((ended, began_ns)) = self.step.replace((step, now_ns)) else {
+            return;
+        };
         let took_ns = now_ns.saturating_sub(began_ns);
-        if took_ns < STALL_NS || self.stalls == STALLS_MAX {
-            return None;
+        if ended == LoopStep::Waiting || took_ns < STALL_NS || self.stalls == STALLS_MAX {
+            return;
         }
         self.stalls += 1;
-        Some(format!(
+        self.stalled = Some(format!(
             "tuneagent stood still for {} while {}: numbers of this time are missing or too low",
             duration(took_ns as f64),
-            step.name()
-        ))
+            ended.name()
+        ));
     }
 }
 
@@ -88,12 +96,19 @@ mod tests {
     #[test]
     fn a_step_that_takes_seconds_is_reported_and_not_for_ever() {
         let mut liveness = Liveness::default();
-        let step = LoopStep::ReadCounters;
-        assert_eq!(liveness.stalled(step, 5, 2_900_000_005), None);
-        let text = liveness.stalled(step, 5, 29_300_000_005);
-        let expected = "tuneagent stood still for 29.3 s while reading counters and evaluating: numbers of this time are missing or too low";
-        assert_eq!(text.as_deref(), Some(expected));
-        let more = (0..100).filter_map(|_| liveness.stalled(step, 0, STALL_NS));
-        assert_eq!(more.count(), STALLS_MAX as usize - 1);
+        let mut after = |step, at_ns| {
+            liveness.begin(step, at_ns);
+            liveness.stalled.take()
+        };
+        assert_eq!(after(LoopStep::ReadCounters, 5), None);
+        assert_eq!(after(LoopStep::Waiting, 2_900_000_005), None);
+        assert_eq!(after(LoopStep::ReadHits, 60_000_000_000), None);
+        let expected = "tuneagent stood still for 29.3 s while reading hits: numbers of this time are missing or too low";
+        assert_eq!(
+            after(LoopStep::Waiting, 89_300_000_000).as_deref(),
+            Some(expected)
+        );
+        let steps = (100..200).filter_map(|minutes| after(LoopStep::ReadHits, minutes * 60_000_000_000));
+        assert_eq!(steps.count(), STALLS_MAX as usize - 1);
     }
 }

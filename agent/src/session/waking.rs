@@ -36,17 +36,11 @@ impl Session {
         let (screen, views) = self.showing();
         sources.keys = screen.begin(&views, Time(monotonic_ns()))?;
         loop {
-            let polls = self.polls();
-            let due = self.measuring.due(polls, self.actuation.predicts());
+            let due = self.measuring.due(self.polls(), self.actuation.predicts());
             let wake = sources.next(due, &mut self.actuation.queue).await;
-            let (step, began_ns) = (wake.step(), monotonic_ns());
-            self.liveness.progress.begin(step);
+            self.liveness.begin(wake.step(), monotonic_ns());
             let was_tick = matches!(wake, Wake::Tick);
             self.wake(wake).map_err(kernel_failure)?;
-            let stalled = self.liveness.stalled(step, began_ns, monotonic_ns());
-            stalled
-                .into_iter()
-                .for_each(|text| self.on(Event::NotMeasured(text)));
             if let Some(reason) = self.parts.over() {
                 return self.leave(reason, (sources, control)).await;
             }
@@ -57,7 +51,7 @@ impl Session {
                 false => sources.ticks.next_within(tick),
             };
             next.map_err(Failure::no)?;
-            self.liveness.progress.begin(LoopStep::Waiting);
+            self.liveness.begin(LoopStep::Waiting, monotonic_ns());
         }
     }
 
@@ -99,8 +93,9 @@ impl Session {
     fn tick(&mut self) -> Result<(), KernelError> {
         self.measure(Measuring::at_tick)?;
         self.evaluate(monotonic_ns());
-        let news = self.rules.recording_news().map(Event::NotMeasured);
-        news.into_iter().for_each(|news| self.on(news));
+        let news = self.rules.recording_news().into_iter();
+        let news = news.chain(self.liveness.stalled.take());
+        news.for_each(|news| self.on(Event::NotMeasured(news)));
         self.on(Event::Tick);
         self.measure(Measuring::look_for_members)?;
         let report = self.showing().1.due_report();
