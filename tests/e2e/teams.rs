@@ -85,13 +85,18 @@ enum End {
     KillBoth,
 }
 
-/// With a team of one the program begins no region any more, so it does not come to the place.
-const TEAM_OF_ONE: &str = "  - call: omp_set_num_threads(1)
+/// A change that the guard keeps at once.
+fn team_of(size: u32) -> String {
+    format!(
+        "  - call: omp_set_num_threads({size})
     was: omp_get_max_threads()
     inverse: omp_set_num_threads(was)
     when: count(region) > 0
-    at: {entry: GOMP_parallel}
-";
+    at: {{entry: GOMP_parallel}}
+    guard: {{minimize: 0 * count(region), over: 1, undo_if_worse_by: 5%, keep: not_worse}}
+"
+    )
+}
 
 const KILLS: [End; 3] = [End::KillAgent, End::KillActuator, End::KillBoth];
 
@@ -156,20 +161,62 @@ fn a_team_is_as_it_was_after_each_kill_of_the_session_that_changed_it() -> Outco
     Ok(())
 }
 
+/// With a team of one the program begins no region any more, so it does not come to the place.
 #[test]
 fn a_program_that_begins_no_regions_since_a_change_has_its_own_team_after_the_session_or_undo() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
-    let rule = rule(&folder, COUNTS_REGIONS, TEAM_OF_ONE)?;
-    let mut job = start_with(programs::openmp("serial")?, "OMP_NUM_THREADS=16", "2000")?;
+    let rule = rule(&folder, COUNTS_REGIONS, &team_of(1))?;
     let flags = ["--rules", "none", "--rules", &rule, "--apply=acting"];
+    let mut job = start_with(programs::openmp("serial")?, "OMP_NUM_THREADS=16", "2000")?;
     let mut seen = 0;
-    for end in [End::Interrupt, End::Undo, End::KillAgent, End::KillBoth] {
+    for end in [End::Interrupt, End::KillAgent, End::KillBoth] {
         seen = restored(&job, &flags, end, seen)
             .context(format!("after {end:?}"))?
             .0;
     }
+    let (agent, seen) = left_in_place(&job, &flags, 1, seen)?;
+    let text = Agent::succeed_in(agent.folder(), &["undo", &job.pid().to_string()])?;
+    assert_has!(text, "change 1 reverted: omp_set_num_threads(1)");
+    shows(&job, "its own team", seen, |team| team["most"] == 16)?;
     job.end(SOON)
+}
+
+/// A call inside a region would change the setting until the end of the region only.
+#[test]
+fn a_call_is_not_reverted_elsewhere_while_its_thread_is_inside_the_library() -> Outcome {
+    let _machine = require!(machine: Root, Cc);
+    let folder = tempfile::tempdir()?;
+    let rule = rule(&folder, COUNTS_REGIONS, &team_of(3))?;
+    let flags = ["--rules", "none", "--rules", &rule, "--apply=acting"];
+    let mut job = start_with(programs::openmp("serial")?, "OMP_NUM_THREADS=16", "2000")?;
+    let (agent, seen) = left_in_place(&job, &flags, 3, 0)?;
+    job.open("long")?;
+    job.events("long", 1, SOON)?;
+    let undo = ["undo", &job.pid().to_string()];
+    let (code, text) = Agent::run_in(agent.folder(), &undo)?;
+    assert_ne!(code, 0, "{text}");
+    assert_has!(
+        text,
+        "did not reach entry:GOMP_parallel within 5 s",
+        "; elsewhere: ",
+        " is in libgomp"
+    );
+    job.open("on")?;
+    let text = Agent::succeed_in(agent.folder(), &undo)?;
+    assert_has!(text, "change 1 reverted: omp_set_num_threads(3)");
+    shows(&job, "its own team", seen, |team| team["most"] == 16)?;
+    job.end(SOON)
+}
+
+/// A session that has changed the team and keeps that, and the number of sizes that the program has shown so far, `seen`
+/// of them before.
+fn left_in_place(job: &Job, flags: &[&str], size: u64, seen: usize) -> Outcome<(Agent, usize)> {
+    let mut agent = Agent::attach(job.pid(), &[flags, &["--keep"]].concat())?;
+    let (seen, _) = shows(job, "another team", seen, |team| team["most"] == size)?;
+    agent.wait(SOON)?;
+    assert_has!(agent.lines.text(), "1 change left in place until serial");
+    Ok((agent, seen))
 }
 
 /// The guard counts the regions that the program no longer begins.

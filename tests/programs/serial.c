@@ -6,8 +6,9 @@
  * Prints {"event":"ready",...}, then twenty times per second
  * {"event":"pace","seconds":...,"count":...,"sum":...,"threads":...}. The sum is the result of all rounds so
  * far divided by their number, and does not depend on the distribution of work; the threads are those that the
- * next region may have. {"event":"team","most":...} has them when they are others than before. Ends when
- * DIRECTORY/end exists. */
+ * next region may have. {"event":"team","most":...} has them when they are others than before. When DIRECTORY/long
+ * exists it prints {"event":"long"} and stays in a region until DIRECTORY/on exists; once. Ends when DIRECTORY/end
+ * exists. */
 #include "gates.h"
 
 #include <omp.h>
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
     double began = seconds(), told = began;
-    int most = 0;
+    int most = 0, was_long = 0;
     for (long rounds = 1;; rounds++) {
         int threads = omp_get_max_threads();
         if (threads != most) {
@@ -63,6 +64,13 @@ int main(int argc, char **argv)
         told = now;
         printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld,\"threads\":%d}\n", now - began, rounds, sum,
                threads);
+        if (!was_long && exists(argv[1], "long")) {
+            was_long = 1;
+            printf("{\"event\":\"long\"}\n");
+            fflush(stdout);
+#pragma omp parallel
+            pass_gate(argv[1], "on");
+        }
         fflush(stdout);
         if (exists(argv[1], "end"))
             return 0;
