@@ -363,7 +363,7 @@ fn a_repair_is_watched_in_a_browser_and_the_file_shows_the_same() -> Outcome {
     drop(job);
 
     let is_kept = |change: &&Value| change["guard"]["verdict"] == "kept";
-    let kept = each(&report["changes"]).filter(is_kept).next_back();
+    let kept = each(&report["changes"]).rfind(is_kept);
     let kept = kept.ok_or("nothing was kept")?;
     let gain: f64 = tile(&tiles(&watched.browser)?, "gain of the change")?
         .trim_end_matches(" times")
