@@ -176,10 +176,8 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     let advice = match crowded {
         Some(cpus) => {
             let repair = match (cpus.is_quota, is_single(snapshot)) {
-                (true, true) => "raise the CPU quota of its control group (cpu.max)",
-                (true, false) => {
-                    "raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads"
-                }
+                (true, true) => "raise the CPU quota of its control group",
+                (true, false) => "raise the CPU quota of its control group, or start fewer ranks or threads",
                 (false, _) => "start fewer ranks or threads",
             };
             let allowed = cpus.allowed;
@@ -345,20 +343,20 @@ mod tests {
 
     #[test]
     fn under_a_quota_the_advice_is_to_raise_it_and_one_thread_is_not_made_fewer() {
-        const QUOTA: &str = "may use 0.3: raise the CPU quota of its control group (cpu.max)";
+        const QUOTA: &str = "may use 0.3: raise the CPU quota of its control group";
         for (processes, threads, is_quota, end) in [
             (1, 1, true, QUOTA),
             (
                 1,
                 2,
                 true,
-                "may use 0.3: raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads",
+                "may use 0.3: raise the CPU quota of its control group, or start fewer ranks or threads",
             ),
             (
                 2,
                 1,
                 true,
-                "may use 0.3: raise the CPU quota of its control group (cpu.max), or start fewer ranks or threads",
+                "may use 0.3: raise the CPU quota of its control group, or start fewer ranks or threads",
             ),
             (1, 2, false, "may use 0.3: start fewer ranks or threads"),
             (1, 1, false, "wait for them, or use other CPUs"),
