@@ -34,19 +34,21 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
     let script = script.unwrap_or_default();
     // In order of display, each part with its importance.
     let parts = [
-        (4, format!("{}{script}: {who}", job.program)),
+        (5, job.program.clone()),
+        (2, script),
+        (5, format!(": {who}")),
         (1, pids),
-        (2, mpi),
+        (3, mpi),
         (0, user.unwrap_or_default()),
-        (3, format!(", {}", place(snapshot))),
+        (4, format!(", {}", place(snapshot))),
     ];
     let without = |least: usize| -> String {
         let kept = parts.iter().filter(|(matters, _)| *matters >= least);
         kept.map(|(_, part)| part.as_str()).collect()
     };
-    let mut texts = (0..4).map(without);
+    let mut texts = (0..5).map(without);
     let fits = texts.find(|text| text.chars().count() <= columns);
-    fits.unwrap_or_else(|| without(4))
+    fits.unwrap_or_else(|| without(5))
 }
 
 /// The number of local processes, and their ids.
@@ -469,6 +471,15 @@ pub(super) mod tests {
         assert_eq!(of(43), "lmp: 2 ranks, this node only");
         assert_eq!(of(27), "lmp: 2 ranks");
         assert_eq!(of(3), "lmp: 2 ranks");
+    }
+
+    #[test]
+    fn a_header_has_the_script_of_an_interpreter_where_it_fits() {
+        let mut snapshot = snapshot(2);
+        snapshot.job.script = Some("in.py".to_owned());
+        let of = |columns| header_within(&snapshot, columns);
+        assert_eq!(of(60), "lmp in.py: 2 ranks, Open MPI 4.1.4, this node only");
+        assert_eq!(of(49), "lmp: 2 ranks, Open MPI 4.1.4, this node only");
     }
 
     #[test]
