@@ -54,12 +54,11 @@ impl RuleBook {
             .collect()
     }
 
-    /// The variables that any rule would write in a process or advises to write, except those with a copy in
-    /// each library. Each has a name, and a type if a rule states it.
+    /// The variables that any rule would write in a process or advises to write. Each has a name, and a type if a
+    /// rule states it.
     pub(crate) fn would_write(&self, member: &Member) -> Vec<(String, Option<ValueType>)> {
         let written = self.written_by(member, |mode| mode != Mode::Off).into_iter();
-        let single = written.filter(|variable| !variable.everywhere);
-        single
+        written
             .map(|variable| (variable.name, variable.value_type))
             .collect()
     }

@@ -1,6 +1,9 @@
 //! The history of changes for people: what was changed, the predicted effect, the outcome, and the reasons.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use profile::format::{duration, plural};
 use profile::outcome::{KEPT, REVERTED};
@@ -67,9 +70,12 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
     let Some(first) = changes.first() else {
         return Vec::new();
     };
-    let in_how_many = match changes.len() {
-        1 => String::new(),
-        several => format!(" in {several} processes"),
+    // A process has several changes where several of its libraries have a copy.
+    let processes: BTreeSet<i32> = changes.iter().map(|change| change.pid).collect();
+    let in_how_many = match (changes.len(), processes.len()) {
+        (1, _) => String::new(),
+        (copies, 1) => format!(" in {copies} copies"),
+        (_, processes) => format!(" in {processes} processes"),
     };
     let values = match (first.action, first.old.as_str()) {
         ("call", was) => call_result(was, &first.new),
@@ -195,10 +201,21 @@ mod tests {
             )),
             ..ChangeView::default()
         };
-        let snapshot = Snapshot {
-            changes: vec![change.clone(), change],
+        let of = |pids: [i32; 2]| Snapshot {
+            changes: pids
+                .map(|pid| ChangeView {
+                    pid,
+                    ..change.clone()
+                })
+                .to_vec(),
             ..Snapshot::default()
         };
+        let copies = change_lines(&of([7, 7])).join("\n");
+        assert!(
+            copies.contains("NOptWorkers 2 -> 7 in 2 copies after"),
+            "{copies}"
+        );
+        let snapshot = of([7, 8]);
         insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
         1 decision
          1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.2 s (first after 1.1 s): written

@@ -64,6 +64,7 @@ fn changes() -> Vec<ChangeView> {
     let change = |rank: u32, decision: u64| ChangeView {
         decision,
         number: decision,
+        pid: 8120 + rank.cast_signed(),
         rank: Some(rank),
         rule: "openmpi-busy-wait".into(),
         variable: "opal_progress_yield_when_idle".into(),
