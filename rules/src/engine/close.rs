@@ -292,7 +292,7 @@ impl Running {
         };
         let first = checked.after.filter(|first| !applied(first));
         let first = first.and_then(|first| self.rule.tunes.get(first)?.action.as_ref());
-        let needless = self.needless().filter(|_| checked.action.is_none());
+        let needless = checked.action.is_none().then(|| self.needless()).flatten();
         let turn = TuneEvaluation {
             id,
             rule: &self.rule,

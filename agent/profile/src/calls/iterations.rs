@@ -75,8 +75,7 @@ struct WatchedTime {
     /// Calls up to the newest begin of an iteration, and their time in nanoseconds.
     calls: u64,
     ns: u64,
-    /// The same since then.
-    newer_calls: u64,
+    /// The time since then.
     newer_ns: u64,
     /// From here on time is not added yet; `None` between two windows.
     since_ns: Option<u64>,
@@ -99,10 +98,10 @@ impl WatchedTime {
         }
     }
 
-    /// An iteration begins: what came before it belongs to the loop, which the program might have left.
-    fn begin(&mut self, at_ns: u64) {
+    /// An iteration begins: the calls since the last begin belong to the loop, which the program might have left.
+    fn begin(&mut self, at_ns: u64, newer_calls: u64) {
         self.elapse(at_ns);
-        self.calls += mem::take(&mut self.newer_calls);
+        self.calls += newer_calls;
         self.ns += mem::take(&mut self.newer_ns);
     }
 }
@@ -188,7 +187,7 @@ impl Iterations {
             self.watched = Some(WatchedTime::since(mark.at_ns));
         }
         if let Some(watched) = &mut self.watched {
-            watched.begin(mark.at_ns);
+            watched.begin(mark.at_ns, self.newer_calls);
         }
         let before = self.recent.back().copied().filter(|_| self.is_complete);
         if let Some(before) = before {
@@ -216,10 +215,6 @@ impl Iterations {
     /// The thread makes a call, possibly that which begins an iteration.
     pub fn call(&mut self) {
         self.newer_calls += 1;
-        let watched = self.watched.as_mut();
-        if let Some(watched) = watched.filter(|watched| watched.since_ns.is_some()) {
-            watched.newer_calls += 1;
-        }
     }
 
     /// Calls were missed, and possibly begins of iterations with them.
