@@ -16,8 +16,8 @@ macro_rules! of {
 /// Name and text of every shipped rule.
 const LIBRARY: &[(&str, &str)] = of! {
     "runtime": "openmpi-busy-wait" "blas-threads" "mkl-threads" "openmp-team-size"
-        "openmp-stated-team-size" "xgboost-threads" "ggml-threads" "memory-given-back" "memory-kept"
-        "shared-core" "mpich-busy-wait" "openmpi-crowded" "blas-crowded" "openmp-crowded" "load-imbalance"
+        "openmp-stated-team-size" "pytorch-threads" "xgboost-threads" "ggml-threads" "memory-given-back"
+        "memory-kept" "shared-core" "mpich-busy-wait" "openmpi-crowded" "blas-crowded" "openmp-crowded" "load-imbalance"
         "waiting-for-messages" "waiting-in-collectives" "small-messages" "gpu-host-bound" "lost-threads";
 };
 
@@ -37,6 +37,7 @@ const WITHOUT_PROBES: &[(&str, &str)] = &[
     ("blas-crowded", "blas-threads"),
     ("openmp-crowded", "openmp-team-size"),
     ("openmp-crowded", "openmp-stated-team-size"),
+    ("openmp-crowded", "pytorch-threads"),
     ("openmp-crowded", "xgboost-threads"),
 ];
 

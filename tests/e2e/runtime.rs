@@ -118,6 +118,12 @@ fn programs_on_other_libraries_of_threads_are_repaired() -> Outcome {
         .try_for_each(is_repaired)
 }
 
+/// With one thread they begin no parallel region any more, so that only their own reading of the number shows their pace.
+#[test]
+fn programs_on_the_number_of_threads_of_pytorch_become_faster() -> Outcome {
+    becomes_faster("PyTorch")
+}
+
 #[test]
 fn memory_that_is_kept_or_given_back_too_soon_is_repaired() -> Outcome {
     ["freed 512 MiB", "blocks of 64 MiB"]

@@ -14,7 +14,7 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for_report;
 
 /// Rules with another test, and the source file of that test.
-const ELSEWHERE: [(&str, &str); 25] = [
+const ELSEWHERE: [(&str, &str); 26] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("balanced-workers", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
@@ -38,6 +38,7 @@ const ELSEWHERE: [(&str, &str); 25] = [
     ("mpich-busy-wait", "src/repairs.rs"),
     ("openmp-team-size", "src/repairs.rs"),
     ("openmp-stated-team-size", "src/repairs.rs"),
+    ("pytorch-threads", "src/repairs.rs"),
     ("xgboost-threads", "src/repairs.rs"),
     ("ggml-threads", "src/repairs.rs"),
     ("shared-core", "src/repairs.rs"),

@@ -1,8 +1,9 @@
 /* An OpenMP program that divides its work among threads only if it may use several, as PyTorch does: with a
  * team of one it begins no parallel region. Runs until it is ended.
  *
- *   serial DIRECTORY SIZE
+ *   serial DIRECTORY SIZE [LIBRARY]
  *
+ * It reads how many threads it may use from OpenMP, or with at::get_num_threads of a LIBRARY.
  * Prints {"event":"ready",...}, then twenty times per second
  * {"event":"pace","seconds":...,"count":...,"sum":...,"threads":...}. The sum is the result of all rounds so
  * far divided by their number, and does not depend on the distribution of work; the threads are those that the
@@ -11,6 +12,7 @@
  * exists. */
 #include "gates.h"
 
+#include <dlfcn.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,9 +40,17 @@ static long alone(long *squares, long size, long number)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: serial DIRECTORY SIZE\n");
+    if (argc < 3 || argc > 4) {
+        fprintf(stderr, "usage: serial DIRECTORY SIZE [LIBRARY]\n");
         return 2;
+    }
+    int (*max_threads)(void) = omp_get_max_threads;
+    void *library = argc == 4 ? dlopen(argv[3], RTLD_NOW) : NULL;
+    if (library)
+        *(void **)&max_threads = dlsym(library, "_ZN2at15get_num_threadsEv");
+    if (!max_threads || (argc == 4 && !library)) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
     }
     long size = atol(argv[2]);
     long *squares = calloc(size, sizeof *squares);
@@ -51,7 +61,7 @@ int main(int argc, char **argv)
     double began = seconds(), told = began;
     int most = 0, was_long = 0;
     for (long rounds = 1;; rounds++) {
-        int threads = omp_get_max_threads();
+        int threads = max_threads();
         if (threads != most) {
             most = threads;
             printf("{\"event\":\"team\",\"most\":%d}\n", most);

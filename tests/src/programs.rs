@@ -86,6 +86,11 @@ pub fn openmp(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-fopenmp"])
 }
 
+/// A shared library with OpenMP.
+pub fn openmp_library(name: &str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), "cc", &["-shared", "-fPIC", "-fopenmp"])
+}
+
 /// A shared library. Each `copy` gives a different file.
 pub fn library(name: &str, copy: u32) -> Outcome<PathBuf> {
     let copy = format!("-DCOPY={copy}");

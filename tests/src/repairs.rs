@@ -89,7 +89,7 @@ const TEAMS_OF_ONE: [&str; 2] = [
 ];
 
 /// All cases, at least one for each run-time rule.
-pub static CASES: [Case; 18] = [
+pub static CASES: [Case; 19] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -310,6 +310,21 @@ pub static CASES: [Case; 18] = [
             let words = ["DIRECTORY", "8", "512", "trims"];
             let words = &words[..start.either(3, 4)];
             Crowd::start(1, &[], &programs::c_with_math("arenas")?, words)
+        },
+    },
+    Case {
+        // With one thread it begins no parallel region any more, as PyTorch does.
+        name: "2 programs on PyTorch's number of threads",
+        rule: "pytorch-threads",
+        needs: &[Need::Root, Need::Cc],
+        done: ["call omp_set_num_threads(1): done in 2 processes", "kept"],
+        unit: "operations/s",
+        gain: || 2.0,
+        start: |start| {
+            let library = programs::openmp_library("torch_library")?;
+            let words = ["DIRECTORY", "2000", &*library.to_string_lossy()];
+            let threads = start.either("OMP_NUM_THREADS=2", "OMP_NUM_THREADS=1");
+            Crowd::start(2, &[threads], &programs::openmp("serial")?, &words)
         },
     },
     Case {
