@@ -68,7 +68,8 @@ fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none(
     let waited = said.contains("has started no rank yet: waiting for one, 10 s at most");
     assert!(
         waited && !said.contains("has started no rank on this machine"),
-        "{code}: {said}"
+        "{code}: {said}\nthe launcher: {}",
+        job.lines.text()
     );
     drop(job);
 

@@ -181,10 +181,19 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
         number(&found["probed_s"]) < 0.5 * number(&report["elapsed_s"]),
         "{found}"
     );
-    // The probes are a great part of the time of such regions, so no time of an iteration is shown.
-    assert_eq!(report["iteration"], Value::Null);
-    let without = report["without_iteration"].as_str().unwrap_or_default();
-    assert!(without.contains("would distort"), "{without}");
+    // The probes are a great part of the time of such regions, so no time of an iteration is shown, unless the program has
+    // waited for a CPU so long that they are not.
+    match &found["time_inside_s"] {
+        Value::Null => {
+            assert_eq!(report["iteration"], Value::Null);
+            let without = report["without_iteration"].as_str().unwrap_or_default();
+            assert!(without.contains("would distort"), "{without}");
+        }
+        inside_s => {
+            let mean_s = number(inside_s) / number(&found["regions"]);
+            assert!(mean_s >= 10.0 * 18e-6, "{found}");
+        }
+    }
     let text = agent.lines.text();
     assert!(text.contains("(measured in "), "{text}");
     Ok(())

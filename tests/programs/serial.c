@@ -3,19 +3,43 @@
  *
  *   serial DIRECTORY SIZE [LIBRARY]
  *
- * It reads how many threads it may use from OpenMP, or with at::get_num_threads of a LIBRARY.
+ * It reads how many threads it may use from OpenMP, or with at::get_num_threads of a LIBRARY. On the stack of that
+ * call are words of earlier ones, and a frame that is aligned for vectors.
  * Prints {"event":"ready",...}, then twenty times per second
  * {"event":"pace","seconds":...,"count":...,"sum":...,"threads":...}. The sum is the result of all rounds so
  * far divided by their number, and does not depend on the distribution of work; the threads are those that the
  * next region may have. {"event":"team","most":...} has them when they are others than before. When DIRECTORY/long
  * exists it prints {"event":"long"} and stays in a region until DIRECTORY/on exists; once. Ends when DIRECTORY/end
  * exists. */
+#define _GNU_SOURCE
 #include "gates.h"
 
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+static int (*max_threads)(void) = omp_get_max_threads;
+
+/* An address behind a call inside malloc, as calls of malloc leave on the stack. */
+static void *in_allocator(void)
+{
+    const unsigned char *code = dlsym(RTLD_DEFAULT, "malloc");
+    while (code && *code != 0xe8)
+        code++;
+    return (void *)(code + 5);
+}
+
+/* The frame is aligned and has a length that is known at run time only: the unwind tables need expressions for it. */
+static __attribute__((noinline)) int with_old_words(void *word, int count)
+{
+    _Alignas(64) void *volatile aligned[8];
+    void *volatile old[count];
+    for (int i = 0; i < count; i++)
+        aligned[i % 8] = old[i] = word;
+    int threads = max_threads();
+    return old[0] == aligned[0] ? threads : 0;
+}
 
 static long divided(long *squares, long size, long number)
 {
@@ -24,6 +48,9 @@ static long divided(long *squares, long size, long number)
     for (long i = 0; i < size; i++) {
         squares[i] = i * i + number;
         sum += squares[i] - number;
+        /* As operations within operations, which do not divide their work. */
+        if (i % 1024 == 0)
+            max_threads();
     }
     return sum;
 }
@@ -34,6 +61,8 @@ static long alone(long *squares, long size, long number)
     for (long i = 0; i < size; i++) {
         squares[i] = i * i + number;
         sum += squares[i] - number;
+        if (i % 1024 == 0)
+            max_threads();
     }
     return sum;
 }
@@ -44,7 +73,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: serial DIRECTORY SIZE [LIBRARY]\n");
         return 2;
     }
-    int (*max_threads)(void) = omp_get_max_threads;
     void *library = argc == 4 ? dlopen(argv[3], RTLD_NOW) : NULL;
     if (library)
         *(void **)&max_threads = dlsym(library, "_ZN2at15get_num_threadsEv");
@@ -52,6 +80,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
+    void *word = in_allocator();
     long size = atol(argv[2]);
     long *squares = calloc(size, sizeof *squares);
     if (!squares)
@@ -61,7 +90,7 @@ int main(int argc, char **argv)
     double began = seconds(), told = began;
     int most = 0, was_long = 0;
     for (long rounds = 1;; rounds++) {
-        int threads = max_threads();
+        int threads = library ? with_old_words(word, argc) : max_threads();
         if (threads != most) {
             most = threads;
             printf("{\"event\":\"team\",\"most\":%d}\n", most);

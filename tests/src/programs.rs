@@ -3,10 +3,10 @@
 //! The file name of a program has a hash of its sources, of all headers beside them and of the compiler
 //! command, so a stale program is never run and an unchanged one is not compiled again.
 
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use crate::job::Mpi;
 use crate::lines::succeed;
@@ -86,9 +86,16 @@ pub fn openmp(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-fopenmp"])
 }
 
-/// A shared library with OpenMP.
+/// A shared library with OpenMP whose file has the name of the source, by which rules recognise it.
 pub fn openmp_library(name: &str) -> Outcome<PathBuf> {
-    compiled(&format!("{name}.c"), "cc", &["-shared", "-fPIC", "-fopenmp"])
+    let library = compiled(&format!("{name}.c"), "cc", &["-shared", "-fPIC", "-fopenmp"])?;
+    let folder = library.with_extension("d");
+    fs::create_dir_all(&folder).context(folder.display())?;
+    let named = folder.join(format!("{name}.so"));
+    match fs::hard_link(&library, &named) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).context(named.display()),
+        _ => Ok(named),
+    }
 }
 
 /// A shared library. Each `copy` gives a different file.

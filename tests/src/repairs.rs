@@ -321,7 +321,7 @@ pub static CASES: [Case; 19] = [
         unit: "operations/s",
         gain: || 2.0,
         start: |start| {
-            let library = programs::openmp_library("torch_library")?;
+            let library = programs::openmp_library("libtorch_cpu")?;
             let words = ["DIRECTORY", "2000", &*library.to_string_lossy()];
             let threads = start.either("OMP_NUM_THREADS=2", "OMP_NUM_THREADS=1");
             Crowd::start(2, &[threads], &programs::openmp("serial")?, &words)

@@ -1,22 +1,27 @@
 //! The functions that a held thread is in, by the unwind tables of their files (.eh_frame).
 //!
 //! A search for return addresses on the stack would find too many: those of earlier calls remain in the
-//! frames of later ones. Unwinding is exact, or ends: at code without tables, or with rules that are
-//! expressions.
+//! frames of later ones. Unwinding is exact, or ends: at code without tables. Functions that align their stack,
+//! as those with vectors do, have rules that are expressions.
 
 use std::sync::OnceLock;
 
-use gimli::{CfaRule, Register, RegisterRule, UnwindContext, X86_64};
+use gimli::{
+    CfaRule, EhFrame, Encoding, EvaluationResult, Location, Register, RegisterRule, UnwindContext,
+    UnwindExpression, Value, X86_64,
+};
 
 use crate::address::Address;
 use crate::arch::RawRegisters;
-use crate::frames::Tables;
+use crate::frames::{Bytes, Tables};
 use crate::maps::Backing;
 use crate::module::Module;
 use crate::place::ProcessMemory;
 
 /// Bound on the frames that are followed.
 const FRAMES_MAX: usize = 4_096;
+/// Bound on the operations of an expression; compilers need about ten.
+const OPERATIONS_MAX: u32 = 64;
 /// The registers that a function preserves for its caller, and the stack pointer, by their DWARF numbers.
 const KEPT: [Register; 7] = [
     X86_64::RBX,
@@ -50,6 +55,51 @@ pub(crate) struct Unwinder {
 struct FrameRegisters {
     instruction: u64,
     kept: [u64; KEPT.len()],
+}
+
+impl FrameRegisters {
+    fn of(&self, register: Register) -> Option<u64> {
+        match KEPT.iter().position(|kept| *kept == register) {
+            Some(at) => Some(self.kept[at]),
+            None => (register == X86_64::RA).then_some(self.instruction),
+        }
+    }
+
+    /// The address that an expression of the tables has in this frame.
+    fn evaluated(
+        &self,
+        expression: &UnwindExpression<usize>,
+        initial: Option<u64>,
+        (frames, encoding): (&EhFrame<Bytes<'_>>, Encoding),
+        memory: &ProcessMemory,
+    ) -> Option<u64> {
+        let mut evaluation = expression.get(frames).ok()?.evaluation(encoding);
+        evaluation.set_max_iterations(OPERATIONS_MAX);
+        if let Some(initial) = initial {
+            evaluation.set_initial_value(initial);
+        }
+        let mut result = evaluation.evaluate().ok()?;
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    evaluation.resume_with_register(Value::Generic(self.of(register)?))
+                }
+                EvaluationResult::RequiresMemory { address, size: 8, .. } => {
+                    evaluation.resume_with_memory(Value::Generic(memory.word(Address(address)).ok()?))
+                }
+                _ => return None,
+            }
+            .ok()?;
+        }
+        match evaluation.as_result() {
+            [piece] => match piece.location {
+                Location::Address { address } => Some(address),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 enum Next {
@@ -123,20 +173,23 @@ impl Unwinder {
         let row = entry
             .unwind_info_for_address(&frames, &tables.bases, context, link)
             .ok()?;
-        let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
-            return None;
+        let known = (&frames, entry.cie().encoding());
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                frame.of(*register)?.wrapping_add_signed(*offset)
+            }
+            CfaRule::Expression(expression) => frame.evaluated(expression, None, known, memory)?,
         };
-        let of = |register: Register| {
-            KEPT.iter()
-                .position(|kept| *kept == register)
-                .map(|at| frame.kept[at])
-        };
-        let cfa = of(*register)?.wrapping_add_signed(*offset);
         let value = |rule: RegisterRule<usize>, same: u64| match rule {
             RegisterRule::Undefined | RegisterRule::SameValue => Some(same),
             RegisterRule::Offset(offset) => memory.word(Address(cfa.wrapping_add_signed(offset))).ok(),
             RegisterRule::ValOffset(offset) => Some(cfa.wrapping_add_signed(offset)),
-            RegisterRule::Register(register) => of(register),
+            RegisterRule::Register(register) => frame.of(register),
+            RegisterRule::Expression(place) => {
+                let place = frame.evaluated(&place, Some(cfa), known, memory)?;
+                memory.word(Address(place)).ok()
+            }
+            RegisterRule::ValExpression(value) => frame.evaluated(&value, Some(cfa), known, memory),
             _ => None,
         };
         let instruction = match row.register(X86_64::RA) {

@@ -59,8 +59,8 @@ struct Entered {
 pub(crate) enum Reached {
     /// The thread has not returned.
     UnderWay,
-    /// A thread that must not make the call: nothing was called, and the point may be armed again.
-    OtherThread,
+    /// The thread could not make the call, for this reason: nothing was called, and the point may be armed again.
+    Unsuitable(ActionError),
     /// It is over, and recorded.
     Over(Box<Result<ActionReceipt, WriterError>>),
 }
@@ -76,7 +76,8 @@ impl PreparedCall {
             });
         }
         let view = StackView::of(thread, memory, &self.setup.gate)?;
-        if let Some(why) = self.setup.keeps_from_calling(&view, memory) {
+        let kept = self.setup.keeps_from_calling(&view, memory);
+        if let Some(why) = kept.or_else(|| self.plan.is_in_region(&view, memory)) {
             let pid = self.process.pid;
             return Err(ActionError::NoThread {
                 pid,
@@ -202,7 +203,12 @@ impl Writer {
                         let since = Instant::now();
                         *call.entered.insert(Entered { tid, since, hold_ns })
                     }
-                    Some((Err(ActionError::OtherThread { .. }), _)) => return Reached::OtherThread,
+                    Some((
+                        Err(error @ (ActionError::OtherThread { .. } | ActionError::NoThread { .. })),
+                        _,
+                    )) => {
+                        return Reached::Unsuitable(error);
+                    }
                     Some((Err(error), hold_ns)) => {
                         return self.not_entered(call, error, HoldStatistics { hold_ns, ..passage });
                     }

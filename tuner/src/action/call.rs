@@ -427,6 +427,15 @@ impl CallPlan {
         is_inside.then(|| view.says(&format!("is in {}", library.file_name())))
     }
 
+    /// Why a thread that has reached a sync point must not make the call: it runs a parallel region of OpenMP, where a
+    /// setting holds for one task only. At an entry of OpenMP's library the regions around it are not looked at.
+    pub(super) fn is_in_region(&self, view: &StackView, memory: &ProcessMemory) -> Option<String> {
+        let library = &self.function.module;
+        let sets = self.function.name.contains("omp_set_") && !library.code().any(|code| view.is_at(&code));
+        let is_inside = sets && library.code().any(|code| view.is_executing(&code, memory));
+        is_inside.then(|| view.says("runs a parallel region"))
+    }
+
     /// The task of the thread that makes the call.
     pub(super) fn task<'a>(&'a self, action: &'a CallRecord) -> Task<'a> {
         Task::Call(&action.arena, &self.function.name)

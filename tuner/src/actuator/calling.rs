@@ -10,6 +10,7 @@ use super::session::Session;
 use super::waiting::{PlaceWait, WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallAtSyncPoint, Reached};
+use crate::error::ActionError;
 use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, HoldTicket, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX};
@@ -25,9 +26,9 @@ const LAST_LOOK: Duration = Duration::from_millis(1);
 const ELSEWHERE_WAIT: Duration = Duration::from_secs(2);
 const ELSEWHERE_WAIT_MIN: Duration = Duration::from_millis(50);
 
-/// Threads other than the intended one that may reach a call's sync point before the call is given up: each
-/// of them is stopped.
-const OTHERS_MAX: u64 = 256;
+/// Threads that may reach a call's sync point without being able to make the call before it is given up: each of them is
+/// stopped. Words that are left on a stack may look as if a thread were in the allocator, and are others the next time.
+const UNSUITABLE_MAX: u64 = 256;
 
 /// A call that waits, or is being made.
 pub(super) struct WaitingCall {
@@ -39,8 +40,8 @@ pub(super) struct WaitingCall {
     /// How the sync point was reached, once it was.
     reached: Option<HoldStatistics>,
     answer_ns_max: u64,
-    /// Number of other threads that have reached the point.
-    others: u64,
+    /// Number of threads that have reached the point and could not make the call, and the reason for the last one.
+    unsuitable: (u64, Option<ActionError>),
 }
 
 /// A call that is being reverted at its sync point.
@@ -97,7 +98,7 @@ impl Session {
                 wait,
                 reached: None,
                 answer_ns_max,
-                others: 0,
+                unsuitable: (0, None),
             }),
             Err(refusal) => {
                 self.writer(pid)?.abandon_call(&call, &refusal.message, None)?;
@@ -230,9 +231,9 @@ impl Session {
         };
         match writer.look_at_call(&mut call.call, passage) {
             Reached::UnderWay => None,
-            Reached::OtherThread => {
-                call.others += 1;
-                if gives_up || call.others >= OTHERS_MAX {
+            Reached::Unsuitable(why) => {
+                call.unsuitable = (call.unsuitable.0 + 1, Some(why));
+                if gives_up || call.unsuitable.0 >= UNSUITABLE_MAX {
                     return Some(Err(self.not_called(call, passage)));
                 }
                 match self.hold_for(call.pid, &call.at, &call.call, call.answer_ns_max) {
@@ -248,10 +249,14 @@ impl Session {
     }
 
     fn not_called(&mut self, call: &WaitingCall, passage: HoldStatistics) -> Refusal {
-        let why = match call.others {
-            0 => in_vain(&call.at, &passage, (call.wait, call.pid)),
-            others => format!(
-                "the thread that is to make the call did not reach {}, others did {others} times",
+        let why = match &call.unsuitable {
+            (_, None) => in_vain(&call.at, &passage, (call.wait, call.pid)),
+            (times, Some(ActionError::NoThread { why, .. })) => format!(
+                "no thread that reached {} could make the call, in {times} attempts; the last one: {why}",
+                call.at
+            ),
+            (times, Some(_)) => format!(
+                "the thread that is to make the call did not reach {}, others did {times} times",
                 call.at
             ),
         };

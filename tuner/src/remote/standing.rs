@@ -76,6 +76,11 @@ impl StackView {
         Ok(view)
     }
 
+    /// Whether its next instruction is in `range`.
+    pub(crate) fn is_at(&self, range: &Range<u64>) -> bool {
+        range.contains(&self.instruction.0)
+    }
+
     /// Whether it is in `range` or will return there: exactly, or else by the words on its stack.
     pub(crate) fn touches(&self, range: &Range<u64>) -> bool {
         let comes_back = |words: &[u64]| words.iter().any(|word| range.contains(word));
