@@ -285,6 +285,7 @@ fn show_resources(capacity: &Capacity) {
         }
     }
     capacity.unknown.iter().for_each(|why| say!("not limited: {why}"));
+    capacity.points.iter().for_each(|point| say!("{point}"));
 }
 
 fn max(contract: &Contract, json: bool) -> ShowResult {

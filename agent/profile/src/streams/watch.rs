@@ -7,7 +7,7 @@ use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
 
 use super::bottleneck::bottleneck;
 use super::counted::Names;
-use super::drift::Drift;
+use super::drift::{Drift, Drifted};
 use super::patterns::SameStream;
 use super::standing::Standing;
 use super::target::{Target, line};
@@ -122,7 +122,7 @@ impl ContractWatch {
             last: Vec::new(),
             recent: VecDeque::new(),
             was_violated: false,
-            drift: Drift::of(contract, assessment),
+            drift: Drift::of(contract),
         })
     }
 
@@ -155,6 +155,7 @@ impl ContractWatch {
             .targets
             .iter()
             .any(|target| target.standing.windows_violated > 0);
+        self.drift = new.drift.with(contract, &self.drift);
         (self.contract, self.targets) = (new.contract, new.targets);
         self.take_measured();
         Ok(changed)
@@ -298,7 +299,7 @@ impl ContractWatch {
         Ok(lines)
     }
 
-    /// A line for each service time of the contract that the program does not have.
+    /// A line for each service time of the contract that the program has no longer.
     fn drifted_times(&mut self, seen: &ObservedGraph) -> Vec<String> {
         let of = |module: &ObservedModule| {
             let mut targets = self.targets.iter();
@@ -309,13 +310,14 @@ impl ContractWatch {
                 .value;
             self.drift.take(&module.name, module.shares.busy, rate)
         };
-        seen.modules.iter().filter_map(of).collect()
+        let drifted: Vec<Drifted> = seen.modules.iter().filter_map(of).collect();
+        self.drift.settle(&self.contract, &drifted)
     }
 
-    /// A line for each number of the contract's streams that the program does not have. Targets follow from what was
+    /// A line for each number of the contract's streams that the program has no longer. Targets follow from what was
     /// measured then.
     fn drifted_streams(&mut self, seen: &ObservedGraph) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut drifted = Vec::new();
         let named: BTreeMap<&str, &Target> = self
             .targets
             .iter()
@@ -323,9 +325,10 @@ impl ContractWatch {
             .collect();
         for (name, target) in named {
             if let Some(stream) = target.stream_in(seen) {
-                lines.extend(self.drift.take_stream(name, stream, seen));
+                drifted.extend(self.drift.take_stream(name, stream, seen));
             }
         }
+        let lines = self.drift.settle(&self.contract, &drifted);
         if !lines.is_empty() {
             self.take_measured();
         }
@@ -335,12 +338,8 @@ impl ContractWatch {
     /// Replaces what the contract states of items in an activation by what was measured. Where no rates follow from that, the
     /// targets stay.
     fn take_measured(&mut self) {
-        let mut contract = self.contract.clone();
-        let mut items = self.drift.items();
-        let is_taken =
-            items.all(|(module, stream, items)| contract.measure_items(module, stream, items).is_ok());
-        drop(items);
-        let assessed = contract.assess().ok().filter(|_| is_taken);
+        let contract = self.as_measured();
+        let assessed = contract.assess().ok();
         let Some(Ok(new)) = assessed.map(|assessment| ContractWatch::of(&contract, &assessment)) else {
             return;
         };
@@ -361,16 +360,15 @@ impl ContractWatch {
                 holds: module.shares.holds(),
                 rate: target.standing.last?.value,
                 processes: module.processes.clone(),
-                items: self
-                    .drift
-                    .items()
-                    .filter(|(of, ..)| *of == module.name)
-                    .map(|(_, stream, items)| (stream.to_owned(), items))
-                    .collect(),
                 counted_per_s: module.counted / seen.duration_s().max(f64::MIN_POSITIVE),
             })
         };
         seen.modules.iter().filter_map(of).collect()
+    }
+
+    /// The contract with what was measured of items, in place of what it states.
+    pub(super) fn as_measured(&self) -> Contract {
+        self.drift.as_measured(&self.contract)
     }
 
     fn is_violated(&self) -> bool {
@@ -491,6 +489,7 @@ impl ContractWatch {
                     .all(|target| target.standing.windows_violated == 0),
             rates: rates.collect(),
             modules: modules.collect(),
+            points: self.drift.points().to_vec(),
             bottleneck: self.bottleneck.clone(),
         }
     }

@@ -152,6 +152,7 @@ impl ContractReader<'_, '_> {
             part,
             workers,
             efficiency,
+            measured_s: None,
             place,
         })
     }
