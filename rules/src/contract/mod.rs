@@ -53,7 +53,7 @@ pub use calibrate::FittedWork;
 pub use capacity::{Addition, Capacity, Resource};
 pub use mapping::MachineMap;
 pub use model::Contract;
-pub use outline::{ModuleOutline, StreamOutline};
+pub use outline::{ComputationOutline, ModuleOutline, StreamOutline};
 pub use points::{ModulePoint, StatedNumber};
 pub use remedy::{ContractStep, Remedy, WorkersStep};
 pub use schema::schema;

@@ -100,6 +100,11 @@ impl Contract {
         let name = |one: &&Adaptation| self.modules[one.module].name == module;
         let found = self.adaptations.iter().find(name);
         let found = found.ok_or_else(|| format!("the contract states nothing to adapt in {module}"))?;
+        if self.modules[found.module].computations.len() > 1 {
+            return Err(format!(
+                "{module} has several computations, whose times are not measured"
+            ));
+        }
         match self.modules[found.module].workers {
             Some(_) => Ok(&found.variable),
             None => Err(format!("the contract does not state the `workers` of {module}")),

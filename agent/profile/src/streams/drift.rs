@@ -69,10 +69,13 @@ impl Drift {
         let mut stated = Vec::new();
         for module in contract.module_outlines() {
             // What takes nothing is counted by what it sends.
-            let gives = module.gives.into_iter().filter(|_| !module.takes.is_empty());
-            stated.extend(gives.map(|stream| {
-                let module = module.name.clone();
-                StatedNumber::Items { module, stream }
+            let [computation] = module.computations.as_slice() else {
+                continue;
+            };
+            let gives = computation.gives.iter().filter(|_| !computation.takes.is_empty());
+            stated.extend(gives.map(|stream| StatedNumber::Items {
+                module: module.name.clone(),
+                stream: stream.clone(),
             }));
         }
         let streams = contract.stream_outlines().into_iter();

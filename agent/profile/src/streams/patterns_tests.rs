@@ -416,3 +416,60 @@ fn the_mesh_is_judged_by_the_streams_that_its_contract_states() {
         summary.rates
     );
 }
+
+#[test]
+fn each_computation_of_a_module_is_judged_by_its_own_input() {
+    // Rank 2 takes ten pictures and 25 notes a second, whose activations are not of one kind.
+    let source = "contract: sorted
+streams: {pictures: {from: rank0, to: rank2}, notes: {from: rank1, to: rank2}, results: {from: rank2, to: rank3}}
+modules:
+  rank0: {gives: {pictures: 1}}
+  rank1: {gives: {notes: 1}}
+  rank2:
+    computations:
+      draw: {takes: [pictures], gives: {results: 1}, work: draw}
+      write: {takes: [notes], gives: {results: 1/5}}
+  rank3: {takes: [results]}
+work: {draw: {time: 20ms}}
+require: [rank2.draw >= 9/s, notes >= LEAST/s]
+adapt: {rank2: {set: n, range: 1..4}}
+";
+    let read = |least: &str| Contract::parse(&source.replace("LEAST", least)).unwrap();
+    let receives_and_sends: Calling<'_> = (&[("MPI_Recv", 0.3), ("MPI_Send", 0.1)], 0.0);
+    let ranks = [SENDS, SENDS_LATER, receives_and_sends, RECEIVES];
+    let reports = steady(&ranks, &[(0, 2, 10, 80), (1, 2, 25, 8), (2, 3, 15, 8)]);
+    let window: Vec<&RankReport> = reports[..4].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    let judged = |least: &str| {
+        let contract = read(least);
+        let mut watch = ContractWatch::of(&contract, &contract.assess().unwrap()).unwrap();
+        let windows = (0..3).map(|end| watch.window(f64::from(end), &seen).unwrap());
+        let lines: Vec<String> = windows.flatten().collect();
+        (watch.summary(), lines)
+    };
+    let (summary, lines) = judged("20");
+    assert_eq!(lines, [""; 0]);
+    assert!(summary.holds, "{:?}", summary.lines());
+    let rates = summary
+        .rates
+        .iter()
+        .map(|one| (one.feature.as_str(), one.rate.unwrap()));
+    let expected = [
+        ("rank0", 10.0),
+        ("rank1", 25.0),
+        ("rank2.draw", 10.0),
+        ("rank2.write", 25.0),
+        ("rank3", 15.0),
+    ];
+    assert_eq!(rates.take(5).collect::<Vec<_>>(), expected);
+    let (_, lines) = judged("30");
+    assert!(
+        lines[0].ends_with("notes: 25/s of 30/s, violated; also rank1, rank2.write"),
+        "{lines:?}"
+    );
+    let why = read("20").variable_of("rank2").unwrap_err();
+    assert_eq!(
+        why,
+        "rank2 has several computations, whose times are not measured"
+    );
+}

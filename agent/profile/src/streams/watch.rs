@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
+use rules::contract::{Assessment, ComputationOutline, Contract, ModuleOutline, StreamOutline};
 
 use super::bottleneck::bottleneck;
 use super::counted::Names;
@@ -25,9 +25,7 @@ const WASTE_SHARE: f64 = 0.1;
 /// Why a contract cannot be compared with a program.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NotComparable {
-    #[error(
-        "the contract's module `{0}` states a contract of its own, or several computations: those are not watched"
-    )]
+    #[error("the contract's module `{0}` states a contract of its own, which is not watched")]
     Compound(String),
     #[error("the contract's stream `{0}` has no `item`, so its bytes are not items")]
     NoSize(String),
@@ -83,17 +81,17 @@ impl ContractWatch {
                 standing: Standing::default(),
             };
         let find = |name: &String| streams.iter().find(|stream| stream.name == *name);
-        let of_module = |module: &ModuleOutline| {
-            if module.is_compound {
-                return Err(NotComparable::Compound(module.name.clone()));
-            }
-            let counted = module.takes.first().or(module.gives.first()).and_then(find);
-            let least = assessment.rate(&module.name).filter(|least| *least > 0.0);
-            let Some((stream, least)) = counted.zip(least) else {
-                return Ok(None);
+        let of_computation = |module: &ModuleOutline, one: &ComputationOutline| {
+            // An input belongs to one computation, and an output may belong to several.
+            let is_own = |stream: &&String| {
+                let mut others = module.computations.iter().filter(|other| *other != one);
+                !others.any(|other| other.gives.contains(stream))
             };
-            let is_sent = module.takes.is_empty();
-            Ok(Some(target(&module.name, least, &module.name, stream, is_sent)))
+            let sent = one.gives.iter().find(is_own);
+            let counted = one.takes.first().or(sent).and_then(find)?;
+            let least = assessment.rate(&one.feature).filter(|least| *least > 0.0)?;
+            let is_sent = one.takes.is_empty();
+            Some(target(&one.feature, least, &module.name, counted, is_sent))
         };
         let of_stream = |stream: &StreamOutline| {
             let targets = stream.to.iter().filter_map(|module| {
@@ -108,7 +106,11 @@ impl ContractWatch {
         };
         let mut targets = Vec::new();
         for module in &modules {
-            targets.extend(of_module(module)?);
+            if module.computations.is_empty() {
+                return Err(NotComparable::Compound(module.name.clone()));
+            }
+            let computations = module.computations.iter();
+            targets.extend(computations.filter_map(|one| of_computation(module, one)));
         }
         for stream in &streams {
             targets.extend(of_stream(stream));
