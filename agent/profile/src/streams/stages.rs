@@ -288,6 +288,7 @@ impl StageTimes {
             workers: fit.workers as u32,
             processes: ModuleProcesses::Ranks(Vec::new()),
             counted: 0.0,
+            has_computations: false,
         }
     }
 }
