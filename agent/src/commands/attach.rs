@@ -11,6 +11,7 @@ use probe::has_regions;
 use probe::kernel::{self, Closer, KernelError, LinkChoice};
 use profile::format::plural;
 use profile::progress::ProgressSource;
+use profile::streams::StageFunctions;
 use profile::{Baseline, ProcessView, Rates, Snapshot, SpeedupHint};
 use report::{Reference, view};
 use rustix::process::geteuid;
@@ -74,14 +75,8 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let has_rules = !rules.is_empty() || args.watch.apply.is_some();
     let probes = args.watch.probes();
     let needs_mpi = !has_mpi && probes.is_empty() && !has_rules;
-    let looked = rights::looking(|| match needs_mpi && !has_regions(&job) {
-        true => Err(no_mpi(&job)),
-        false => {
-            job.report_stripped();
-            contract::stages::are_in(&args.watch.stages, &job)
-        }
-    });
-    looked.map_err(Failure::not_permitted)??;
+    rights::looking(|| is_worth_watching(&mut job, needs_mpi, &args.watch.stages))
+        .map_err(Failure::not_permitted)??;
     if !missing.is_empty() && !probes.is_empty() {
         return Err(not_permitted(&job, &missing));
     }
@@ -128,6 +123,16 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
         real_time,
     };
     watched.watch(args.watch, options, || Ok(()))
+}
+
+/// # Errors
+/// If the job has nothing to watch, or not the functions of the stages.
+fn is_worth_watching(job: &mut Job, needs_mpi: bool, stages: &[StageFunctions]) -> Result<(), Failure> {
+    if needs_mpi && !has_regions(job) {
+        return Err(no_mpi(job));
+    }
+    job.report_stripped();
+    contract::stages::are_in(stages, job)
 }
 
 /// Without stages a contract is judged by the messages between ranks.

@@ -112,26 +112,19 @@ impl Drift {
 
     /// Takes the service times of modules from the operating points that this contract is at.
     fn state_times(&mut self, contract: &Contract) {
-        self.numbers
-            .retain(|number, _| !(self.without_times && is_time(number)));
-        for module in contract
-            .module_outlines()
-            .into_iter()
-            .filter(|_| !self.without_times)
-        {
+        for module in contract.module_outlines() {
+            let busy_s = contract.busy_s(&module.name).filter(|_| !self.without_times);
             let number = StatedNumber::Time { module: module.name };
-            let StatedNumber::Time { module } = &number else {
-                continue;
-            };
-            match (contract.busy_s(module), self.numbers.get_mut(&number)) {
-                (Some(busy_s), Some(known)) if known.stated == busy_s => {}
-                (Some(busy_s), known) => {
+            let known = self.numbers.get(&number);
+            match busy_s {
+                Some(busy_s) if known.is_some_and(|known| known.stated == busy_s) => {}
+                Some(busy_s) => {
                     let measured = known.and_then(|known| known.measured);
                     let new = Tracked::of(busy_s);
                     self.numbers.insert(number, Tracked { measured, ..new });
                 }
-                // No operating point holds, or it states none.
-                (None, _) => drop(self.numbers.remove(&number)),
+                // No operating point holds, or none states a time.
+                None => drop(self.numbers.remove(&number)),
             }
         }
     }

@@ -179,6 +179,22 @@ mod tests {
         (4, 5, 10),
     ];
 
+    /// Two probes for each function: its calls, and the time in it.
+    fn probes(functions: &[&str], write: &mut impl FnMut(Record)) {
+        for (at, name) in (0..).zip(functions) {
+            for (probe, place) in [(2 * at, ProbePlace::Entry), (2 * at + 1, ProbePlace::Span)] {
+                let definition = ProbeDefinition {
+                    name: (*name).to_owned(),
+                    function: (*name).to_owned(),
+                    place,
+                    captures: Vec::new(),
+                };
+                let probe = ProbeKey(probe);
+                write(Record::ProbeDefined { probe, definition });
+            }
+        }
+    }
+
     /// A recording of the program `pipeline` for this many seconds, in the last of which nothing is sent.
     fn pipeline(seconds: u64, still: u64) -> (String, Vec<u8>) {
         let mut writer = RecordingWriter::new(&Header::default()).unwrap();
@@ -192,18 +208,7 @@ mod tests {
             let time = Time(origin);
             write(Record::ProcessJoined { process, time, facts });
         }
-        for (at, (name, _)) in (0..).zip(RANKS[0]) {
-            for (probe, place) in [(2 * at, ProbePlace::Entry), (2 * at + 1, ProbePlace::Span)] {
-                let definition = ProbeDefinition {
-                    name: name.to_owned(),
-                    function: name.to_owned(),
-                    place,
-                    captures: Vec::new(),
-                };
-                let probe = ProbeKey(probe);
-                write(Record::ProbeDefined { probe, definition });
-            }
-        }
+        probes(&RANKS[0].map(|(name, _)| name), &mut write);
         for second in 1..=seconds {
             let time = Time(origin + second * SECOND);
             let active = second.min(seconds - still);
@@ -315,18 +320,7 @@ mod tests {
             let (time, facts) = (Time(0), ProcessFacts::default());
             write(Record::ProcessJoined { process, time, facts });
         }
-        for (at, (_, name, ..)) in (0..).zip(CALLS) {
-            for (probe, place) in [(2 * at, ProbePlace::Entry), (2 * at + 1, ProbePlace::Span)] {
-                let definition = ProbeDefinition {
-                    name: name.to_owned(),
-                    function: name.to_owned(),
-                    place,
-                    captures: Vec::new(),
-                };
-                let probe = ProbeKey(probe);
-                write(Record::ProbeDefined { probe, definition });
-            }
-        }
+        probes(&CALLS.map(|(_, name, ..)| name), &mut write);
         for second in 0..=seconds {
             let time = Time(second * SECOND);
             // The second process waits for a CPU for a tenth of its time.
