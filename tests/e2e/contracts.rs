@@ -440,6 +440,7 @@ fn chain() -> Outcome<Job> {
 }
 
 const READ: &str = "--stage=read=read_scene,,put_scene";
+const RENDER: &str = "--stage=render=render_scene,take_scene,put_picture";
 const STORE: &str = "--stage=store=store_group,take_picture";
 
 #[test]
@@ -508,6 +509,53 @@ fn a_chain_of_threads_is_learned_and_watched_by_functions_that_are_named() -> Ou
             );
         }
     }
+    Ok(())
+}
+
+#[test]
+fn a_chain_of_threads_is_judged_in_a_session_and_from_its_recording() -> Outcome {
+    let _machine = require!(shared: Root, Cc);
+    let job = chain()?;
+    let [file, recording] =
+        ["chain.yaml", "chain.rec"].map(|file| job.file(file).to_string_lossy().into_owned());
+    let contract = "contract: chain\nstreams: {scenes: {from: read, to: render}, pictures: {from: render, to: store}}\n\
+                    modules: {read: {gives: {scenes: 1}}, render: {takes: [scenes], gives: {pictures: 1}}, store: {takes: [pictures]}}\n\
+                    require: [store >= 1000/s]\n";
+    fs::write(&file, contract)?;
+    let stages = [READ, RENDER, STORE];
+    let flags = ["--contract", &file, "--budget", "none"];
+    let recorded = ["--rules", "none", "--record", &recording];
+    let flags = [&recorded[..], &flags, &stages].concat();
+    let mut agent = Agent::attach(job.pid(), &flags)?;
+    agent
+        .lines
+        .wait_for_line("render holds the pipeline up: busy", SOON)?;
+    let report = agent.stop()?;
+    assert_eq!(report["contract"]["bottleneck"]["name"], "render", "{report}");
+    let seen = [
+        "of 1000/s, violated",
+        "read is blocked writing to render",
+        "the contract chain does not hold",
+    ];
+    let text = agent.lines.text();
+    seen.iter().for_each(|part| assert_has!(text, part));
+    let replay = ["replay", &recording, "--contract", &file];
+    let (code, text) = Agent::run(&[&replay[..], &stages].concat())?;
+    assert_eq!(code, 1, "{text}");
+    seen.iter().for_each(|part| assert_has!(text, part));
+    // A function that is not there is said before anything is attached.
+    let pid = job.pid().to_string();
+    let attach = [
+        "attach",
+        &pid,
+        "--contract",
+        &file,
+        READ,
+        "--stage=store=stor_group",
+    ];
+    let (code, text) = Agent::run(&attach)?;
+    assert_eq!(code, 2, "{text}");
+    assert_has!(text, "did you mean `store_group`?\nnothing was attached");
     Ok(())
 }
 

@@ -28,7 +28,8 @@ pub enum ContractCommand {
     Size(ContractArgs),
     /// Choose machines for all modules together, so that the requirements hold at the least cost
     Map(ContractArgs),
-    /// The greatest rate before and after a change: `C2.workers = 4`, `lan.bandwidth = 1Gbit/s`
+    /// The greatest rate before and after a change: `C2.workers = 4`, `lan.bandwidth = 1Gbit/s`, `C2.time = 60ms`,
+    /// `film.item = 2MB`
     WhatIf {
         /// The file, and how its result is shown
         #[command(flatten)]

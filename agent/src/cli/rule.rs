@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use profile::streams::StageFunctions;
 use session::request::Settings;
 
 use super::values::assignment;
@@ -118,9 +119,12 @@ pub struct ReplayArgs {
     /// Show what rules would decide: all loaded ones (but none that must be named), or those named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,
-    /// Instead of rules: judge the rates of an MPI job by this contract, in the windows of `attach --contract`
+    /// Instead of rules: judge the rates of an MPI job, or of --stage, by this contract, in the windows of `attach --contract`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "paths", "csv", "json", "html", "svg"])]
     pub contract: Option<PathBuf>,
+    /// The stages of the contract, as `attach --contract --stage` had them
+    #[arg(long = "stage", value_name = "NAME=WORK[,TAKE[,PUT]]", requires = "contract")]
+    pub stages: Vec<StageFunctions>,
     /// Write every metric of every window here (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub csv: Option<String>,

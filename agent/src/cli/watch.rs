@@ -6,6 +6,7 @@ use clap::Args;
 use plan::CpuList;
 use profile::cost::BudgetShare;
 use profile::progress::ProgressSource;
+use profile::streams::StageFunctions;
 
 use super::{
     rule::RuleArgs,
@@ -96,10 +97,19 @@ pub struct WatchArgs {
     /// Speedups to show beside those that are measured, as lines `threads,speedup`. They are used for nothing else
     #[arg(long, value_name = "FILE", help_heading = "What is watched")]
     pub hint: Option<String>,
-    /// A contract of an MPI job that is a stream program: its rates beside those that are required, and which module has
-    /// to act (`contract watch` does the same for pipelines, and can act)
+    /// A contract of an MPI job that is a stream program, or of --stage: its rates beside those that are required, and
+    /// which module has to act (`contract watch` does the same for pipelines, and can act)
     #[arg(long, value_name = "FILE", help_heading = "What is watched")]
     pub contract: Option<PathBuf>,
+    /// A stage of --contract, for a program without MPI: functions as `contract learn --stage` names them. Their calls are
+    /// watched as by --probe
+    #[arg(
+        long = "stage",
+        value_name = "NAME=WORK[,TAKE[,PUT]]",
+        requires = "contract",
+        help_heading = "What is watched"
+    )]
+    pub stages: Vec<StageFunctions>,
     /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,
@@ -176,4 +186,12 @@ pub struct ExportArgs {
     /// `replay` shows it
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record_session: Option<String>,
+}
+
+impl WatchArgs {
+    /// The functions whose calls are counted and timed without a rule.
+    pub(crate) fn probes(&self) -> Vec<String> {
+        let of_stages = self.stages.iter().flat_map(StageFunctions::functions);
+        self.probe.iter().chain(of_stages).cloned().collect()
+    }
 }

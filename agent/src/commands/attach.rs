@@ -11,6 +11,7 @@ use probe::has_regions;
 use probe::kernel::{self, Closer, KernelError, LinkChoice};
 use profile::format::plural;
 use profile::progress::ProgressSource;
+use profile::streams::StageFunctions;
 use profile::{Baseline, ProcessView, Rates, Snapshot, SpeedupHint};
 use report::{Reference, view};
 use rustix::process::geteuid;
@@ -72,19 +73,14 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
     // Rules may be added later to a session that may write.
     let has_rules = !rules.is_empty() || args.watch.apply.is_some();
-    let needs_mpi = !has_mpi && args.watch.probe.is_empty() && !has_rules;
-    let looked = rights::looking(|| match needs_mpi && !has_regions(&job) {
-        true => Err(no_mpi(&job)),
-        false => {
-            job.report_stripped();
-            Ok(())
-        }
-    });
-    looked.map_err(Failure::not_permitted)??;
-    if !missing.is_empty() && !args.watch.probe.is_empty() {
+    let probes = args.watch.probes();
+    let needs_mpi = !has_mpi && probes.is_empty() && !has_rules;
+    rights::looking(|| is_worth_watching(&mut job, needs_mpi, &args.watch.stages))
+        .map_err(Failure::not_permitted)??;
+    if !missing.is_empty() && !probes.is_empty() {
         return Err(not_permitted(&job, &missing));
     }
-    if let Some(refusal) = refusal.as_ref().filter(|_| !args.watch.probe.is_empty()) {
+    if let Some(refusal) = refusal.as_ref().filter(|_| !probes.is_empty()) {
         return Err(Failure::not_there(without_probes(refusal)));
     }
     let writer = super::history::other_writer(&job, args.watch.apply.is_some());
@@ -95,7 +91,10 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     notes.extend(ranks_without_mpi(&job));
     notes.extend(ranks_alone(&job));
     notes.extend(several_programs(&job, &targets));
-    notes.extend((compared.contract.is_some() && !has_mpi).then(|| NO_CONTRACT.to_owned()));
+    notes.extend(
+        (compared.contract.is_some() && !has_mpi && args.watch.stages.is_empty())
+            .then(|| NO_CONTRACT.to_owned()),
+    );
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
         Some(refusal) => Some(without_probes(refusal)),
@@ -126,9 +125,19 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     watched.watch(args.watch, options, || Ok(()))
 }
 
-/// A contract is judged by the messages between ranks.
+/// # Errors
+/// If the job has nothing to watch, or not the functions of the stages.
+fn is_worth_watching(job: &mut Job, needs_mpi: bool, stages: &[StageFunctions]) -> Result<(), Failure> {
+    if needs_mpi && !has_regions(job) {
+        return Err(no_mpi(job));
+    }
+    job.report_stripped();
+    contract::stages::are_in(stages, job)
+}
+
+/// Without stages a contract is judged by the messages between ranks.
 const NO_CONTRACT: &str = "note: no process has MPI, so --contract judges nothing: `tuneagent contract watch FILE TARGET` compares a \
-     pipeline";
+     pipeline, and --stage names the functions of other programs";
 
 /// What the session is compared with, and whose programs its rights are for.
 pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {
@@ -140,7 +149,7 @@ pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {
         contract: (args
             .contract
             .as_deref()
-            .map(|file| contract::follower(file, "attached")))
+            .map(|file| contract::follower(file, &args.stages, "attached")))
         .transpose()?,
         ..Options::default()
     })
@@ -289,7 +298,7 @@ fn set_flags(options: &mut Options, args: &WatchArgs) {
     options.budget = args.budget;
     options.busy_poll = args.busy_poll;
     options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
-    options.probe = args.probe.clone();
+    options.probe = args.probes();
     let iterations = args
         .iterations
         .map(|count| ProgressSource::Iterations(count as f64));

@@ -8,13 +8,13 @@ mod metrics;
 mod required;
 mod sampling;
 mod simulate;
-mod stages;
+pub(super) mod stages;
 mod watch;
 
 use std::{fs, path::Path};
 
 use profile::format::plural;
-use profile::streams::{ContractFollower, NotWatched};
+use profile::streams::{ContractFollower, NotWatched, StageFunctions};
 use rules::{
     Diagnostic,
     contract::{Arithmetic, Assessment, Capacity, Contract, FittedWork, Raise, Size},
@@ -67,12 +67,18 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
     }
 }
 
-/// The contract of this file, to watch a job against it. What is wrong with it is printed, and what is not done then.
-pub(super) fn follower(file: &Path, what_is_not_done: &str) -> Result<ContractFollower, Failure> {
+/// The contract of this file, to watch a job or stages against it. What is wrong with it is printed, and what is not done
+/// then.
+pub(super) fn follower(
+    file: &Path,
+    stages: &[StageFunctions],
+    what_is_not_done: &str,
+) -> Result<ContractFollower, Failure> {
+    stages::are_a_chain(stages)?;
     let text = text(file)?;
     let name = file.display();
     let followed = match Contract::parse(&text) {
-        Ok(contract) => ContractFollower::of(&contract),
+        Ok(contract) => ContractFollower::of(&contract, stages),
         Err(wrong) => Err(NotWatched::Contract(wrong)),
     };
     followed.map_err(|why| match why {
@@ -86,11 +92,15 @@ pub(super) fn follower(file: &Path, what_is_not_done: &str) -> Result<ContractFo
     })
 }
 
-/// Judges recordings of an MPI job by a contract, as a session would have done.
-pub(super) fn replay(file: &Path, recordings: &[(String, Vec<u8>)]) -> CommandResult {
-    let mut follower = follower(file, "judged")?;
+/// Judges recordings of an MPI job, or of stages, by a contract, as a session would have done.
+pub(super) fn replay(
+    file: &Path,
+    stages: &[StageFunctions],
+    recordings: &[(String, Vec<u8>)],
+) -> CommandResult {
+    let mut follower = follower(file, stages, "judged")?;
     let mut broken = None;
-    for report in rank_reports(recordings).map_err(Failure::no)? {
+    for report in rank_reports(recordings, stages.is_empty()).map_err(Failure::no)? {
         match report {
             Ok(report) => follower.take(report).iter().for_each(|line| say!("{line}")),
             Err(error) => broken = broken.or(Some(Failure::no(error))),
@@ -285,6 +295,7 @@ fn show_resources(capacity: &Capacity) {
         }
     }
     capacity.unknown.iter().for_each(|why| say!("not limited: {why}"));
+    capacity.points.iter().for_each(|point| say!("{point}"));
 }
 
 fn max(contract: &Contract, json: bool) -> ShowResult {

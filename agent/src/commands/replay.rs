@@ -48,7 +48,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
         return replay_session::run(args, log);
     }
     if let Some(file) = &args.contract {
-        return contract::replay(file, &recordings(&args.recordings, files)?);
+        return contract::replay(file, &args.stages, &recordings(&args.recordings, files)?);
     }
     let settings = args.rules.settings.as_settings();
     let mut rules = RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), true)?;

@@ -7,9 +7,11 @@ use serde::Serialize;
 use super::assess::Assessment;
 use super::exact::to_f64;
 use super::model::{Contract, Module, Requirement};
+use super::points::{ModulePoint, StatedNumber};
 use super::service::{placement, use_of, workers};
 use super::system::{Feature, System};
 use crate::diag::Diagnostic;
+use crate::unit::Dimension;
 
 /// What resources a contract uses, and how far they reach.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +28,8 @@ pub struct Capacity {
     pub additions: Vec<Addition>,
     /// What is not limited by the contract, and why.
     pub unknown: Vec<String>,
+    /// The operating points that service times are of, where a work has several.
+    pub points: Vec<ModulePoint>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -95,6 +99,7 @@ impl Contract {
                 })
                 .collect(),
             unknown,
+            points: contract.operating_points(),
         };
         Ok((assessment, capacity))
     }
@@ -157,12 +162,17 @@ impl Contract {
         )
     }
 
-    /// Changes a number before an assessment: `C2.workers = 4` or `lan.bandwidth = 1Gbit/s`.
+    /// Changes a number before an assessment: `C2.workers = 4`, `lan.bandwidth = 1Gbit/s`, `C2.time = 60ms`,
+    /// `pictures.item = 2MB`.
     ///
     /// # Errors
     /// If it names nothing that can be changed so.
     pub fn suppose(&mut self, written: &str) -> Result<(), String> {
-        let form = || format!("`{written}` is not `MODULE.workers = N` or `LINK.bandwidth = RATE`");
+        let form = || {
+            format!(
+                "`{written}` is not `MODULE.workers = N`, `MODULE.time = TIME`, `STREAM.item = SIZE` or `LINK.bandwidth = RATE`"
+            )
+        };
         let (name, value) = written.split_once('=').ok_or_else(form)?;
         let (owner, what) = name.trim().rsplit_once('.').ok_or_else(form)?;
         let value = value.trim();
@@ -195,6 +205,17 @@ impl Contract {
                 let link = link.ok_or_else(|| format!("there is no link `{owner}`"))?;
                 link.bytes_per_s = bandwidth(value)?;
             }
+            "item" => {
+                let size = constant_of(value, Dimension::BYTES);
+                let size = size.ok_or_else(|| format!("`{value}` is no size, such as `2MB`"))?;
+                let stream = owner.to_owned();
+                self.observe(&StatedNumber::Size { stream }, size)?;
+            }
+            "time" => {
+                let time_s = constant_of(value, Dimension::TIME);
+                let time_s = time_s.ok_or_else(|| format!("`{value}` is no time, such as `60ms`"))?;
+                self.measure(owner, time_s, None)?;
+            }
             _ => return Err(form()),
         }
         Ok(())
@@ -202,15 +223,17 @@ impl Contract {
 }
 
 fn bandwidth(value: &str) -> Result<f64, String> {
+    constant_of(value, Dimension { time: -1, bytes: 1 })
+        .ok_or_else(|| format!("`{value}` is no bandwidth, such as `1Gbit/s`"))
+}
+
+/// A positive constant of this dimension.
+fn constant_of(value: &str, dimension: Dimension) -> Option<f64> {
     let text = crate::lang::text::Text::elsewhere(value, crate::diag::Span::default());
-    let expr = crate::lang::parser::parse(&text).map_err(|wrong| wrong.message)?;
-    let found = super::exact::constant(&expr, &|_| None).map_err(|wrong| wrong.message)?;
-    let unit = crate::unit::Dimension { time: -1, bytes: 1 };
+    let expr = crate::lang::parser::parse(&text).ok()?;
+    let found = super::exact::constant(&expr, &|_| None).ok()?;
     let number = to_f64(found.value);
-    match found.dimension == unit && number > 0.0 {
-        true => Ok(number),
-        false => Err(format!("`{value}` is no bandwidth, such as `1Gbit/s`")),
-    }
+    (found.dimension == dimension && number > 0.0).then_some(number)
 }
 
 fn greatest(uses: impl Iterator<Item = f64>, rate: f64) -> Option<f64> {

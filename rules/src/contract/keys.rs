@@ -1,6 +1,6 @@
 //! The permitted keys of each mapping of a contract file, in the form of those of rule files.
 
-use crate::file::keys::NameForm::Plain;
+use crate::file::keys::NameForm::{Plain, PlainOrEnd};
 use crate::file::keys::Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Text, Words};
 use crate::file::keys::{Keys, key, keys};
 
@@ -13,6 +13,8 @@ pub(super) const COMBINATIONS: &[&str] = &["sum", "max"];
 
 const NAMES: crate::file::keys::Shape = Either(&[Name, List(&Name)]);
 const NUMBERS: crate::file::keys::Shape = Entries(Plain, &Formula);
+/// Amounts; `if` and `measured` have mappings.
+const WORK: crate::file::keys::Shape = Entries(Plain, &Either(&[Formula, Entries(PlainOrEnd, &Formula)]));
 
 keys! {
     /// The values of `contracts` are contracts too; a constant cannot name itself.
@@ -22,7 +24,7 @@ keys! {
         "parameters" => NUMBERS, "Numbers that other entries use by name.";
         "streams" => Entries(Plain, &Mapping(&STREAM)), "The streams.", required;
         "modules" => Entries(Plain, &Mapping(&MODULE)), "The modules.", required;
-        "work" => Entries(Plain, &Either(&[NUMBERS, List(&NUMBERS)])), "The work of an activation, by metric; a list has operating points.";
+        "work" => Entries(Plain, &Either(&[WORK, List(&WORK)])), "The work of an activation, by metric; a list has operating points.";
         "machines" => Entries(Plain, &Mapping(&MACHINE)), "The machines, by kind.";
         "links" => Entries(Plain, &Mapping(&LINK)), "The links between machines.";
         "require" => List(&Either(&[Formula, Mapping(&CONVERTED)])), "Lower bounds on rates.";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::calibrate::FittedWork;
 use super::exact::Exact;
+use super::points::StatedNumber;
 use crate::diag::Span;
 
 /// A contract: the model of a program, what is required of it, and where it runs.
@@ -60,6 +61,8 @@ pub(crate) struct Module {
     pub(crate) workers: Option<Workers>,
     /// The used share of the power of this number of workers, sorted; empty: all of it.
     pub(crate) efficiency: Vec<(u32, f64)>,
+    /// How long its workers were seen to be busy with an activation.
+    pub(crate) measured_s: Option<f64>,
     pub(crate) place: ModulePlace,
 }
 
@@ -98,15 +101,27 @@ pub(crate) struct Work {
     pub(crate) points: Vec<OperatingPoint>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OperatingPoint {
+    /// Its conditions as the file has them; empty without any.
+    pub(crate) condition: String,
     /// The least properties of the machine.
     pub(crate) properties: BTreeMap<String, f64>,
+    /// The least numbers of the program.
+    pub(crate) numbers: Vec<LeastNumber>,
     /// A measured service time, which holds on every machine.
     pub(crate) time_s: Option<f64>,
     pub(crate) amounts: BTreeMap<String, f64>,
     /// The metrics overlap: the longest counts, not the sum.
     pub(crate) overlapped: bool,
+}
+
+/// A condition on what is measured while the program runs.
+#[derive(Clone, Debug)]
+pub(crate) struct LeastNumber {
+    pub(crate) number: StatedNumber,
+    pub(crate) least: f64,
+    pub(crate) span: Span,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -173,6 +188,24 @@ impl Module {
         self.computations
             .iter()
             .any(|computation| computation.work.is_some())
+    }
+}
+
+impl OperatingPoint {
+    /// A service time that holds everywhere.
+    pub(crate) fn of_time(time_s: f64) -> OperatingPoint {
+        OperatingPoint {
+            time_s: Some(time_s),
+            ..OperatingPoint::default()
+        }
+    }
+}
+
+impl Machine {
+    /// Whether it has at least these properties.
+    pub(crate) fn has_at_least(&self, needed: &BTreeMap<String, f64>) -> bool {
+        let mut needed = needed.iter();
+        needed.all(|(name, least)| self.properties.get(name).is_some_and(|has| has >= least))
     }
 }
 

@@ -13,16 +13,21 @@ pub struct StreamOutline {
     pub is_on_demand: bool,
 }
 
-/// A module of a contract, with what its first computation takes and gives.
+/// A module of a contract.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModuleOutline {
     pub name: String,
-    /// Several computations, or a contract of its own.
-    pub is_compound: bool,
+    /// None if it has a contract of its own.
+    pub computations: Vec<ComputationOutline>,
+}
+
+/// A computation of a module, with the streams that it takes from and sends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComputationOutline {
+    /// As requirements name its activations: the module, or `module.computation` of several.
+    pub feature: String,
     pub takes: Vec<String>,
     pub gives: Vec<String>,
-    /// The number of workers; `None` if it is not stated.
-    pub workers: Option<u32>,
 }
 
 impl Contract {
@@ -41,15 +46,15 @@ impl Contract {
     pub fn module_outlines(&self) -> Vec<ModuleOutline> {
         let name = |stream: usize| self.streams[stream].name.clone();
         let outline = |module: &super::model::Module| {
-            let first = module.computations.first();
+            let computations = module.computations.iter().enumerate();
+            let computations = computations.map(|(at, it)| ComputationOutline {
+                feature: module.computation_name(at),
+                takes: it.takes.iter().map(|&at| name(at)).collect(),
+                gives: it.gives.iter().map(|(at, _)| name(*at)).collect(),
+            });
             ModuleOutline {
                 name: module.name.clone(),
-                is_compound: module.part.is_some() || module.computations.len() > 1,
-                takes: first.map_or(Vec::new(), |it| it.takes.iter().map(|&at| name(at)).collect()),
-                gives: first.map_or(Vec::new(), |it| {
-                    it.gives.iter().map(|(at, _)| name(*at)).collect()
-                }),
-                workers: module.workers.as_ref().and_then(|workers| workers.count),
+                computations: computations.collect(),
             }
         };
         self.modules.iter().map(outline).collect()

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::capacity::Capacity;
-use super::exact::near;
 use super::model::{Adaptation, Contract, OperatingPoint, Work};
 use super::service::{efficiency, use_of, workers};
 use super::size::Size;
@@ -73,33 +72,11 @@ impl Contract {
             return Err(format!("`{module}` has several computations"));
         };
         computation.work = Some(self.works.len());
+        self.modules[index].measured_s = Some(busy_s);
         self.works.push(Work {
             name: format!("{module} as measured"),
-            points: vec![OperatingPoint {
-                properties: Default::default(),
-                time_s: Some(busy_s * f64::from(count) * share),
-                amounts: Default::default(),
-                overlapped: false,
-            }],
+            points: vec![OperatingPoint::of_time(busy_s * f64::from(count) * share)],
         });
-        Ok(())
-    }
-
-    /// Replaces the items that a module sends on a stream in an activation by what was measured.
-    ///
-    /// # Errors
-    /// If it sends nothing on such a stream, or has several computations, or `items` is no positive number.
-    pub fn measure_items(&mut self, module: &str, stream: &str, items: f64) -> Result<(), String> {
-        let measured = near(items).filter(|_| items > 0.0);
-        let measured = measured.ok_or_else(|| format!("{items} items are none"))?;
-        let at = self.streams.iter().position(|one| one.name == stream);
-        let found = self.modules.iter_mut().find(|one| one.name == module);
-        let gives = match found.map(|one| one.computations.as_mut_slice()) {
-            Some([computation]) => computation.gives.iter_mut().find(|(to, _)| Some(*to) == at),
-            _ => None,
-        };
-        let (_, stated) = gives.ok_or_else(|| format!("`{module}` does not send on `{stream}`"))?;
-        *stated = measured;
         Ok(())
     }
 
@@ -123,6 +100,11 @@ impl Contract {
         let name = |one: &&Adaptation| self.modules[one.module].name == module;
         let found = self.adaptations.iter().find(name);
         let found = found.ok_or_else(|| format!("the contract states nothing to adapt in {module}"))?;
+        if self.modules[found.module].computations.len() > 1 {
+            return Err(format!(
+                "{module} has several computations, whose times are not measured"
+            ));
+        }
         match self.modules[found.module].workers {
             Some(_) => Ok(&found.variable),
             None => Err(format!("the contract does not state the `workers` of {module}")),

@@ -44,7 +44,11 @@ mod tests {
             .find_map(|block| block.strip_prefix("yaml film.yaml\n"));
         let parts = "contract: outer\nstreams: {s: {from: A, to: P}}\nmodules: {A: {gives: {s: 1}}, P: {contract: inner, map: {s: i}}}\n\
             contracts: {inner: {streams: {i: {to: B, latency: 2ms, buffer: 4}}, modules: {B: {takes: [i]}}}}\n";
-        for source in [film.unwrap(), parts, LEAST] {
+        let works = format!(
+            "{LEAST}work: {{fitted: {{measured: {{m: 1s}}}}, points: [{{if: {{s: 1MB, A.s: 1, B: 1ms, ram: 1MB}}, flop: 1e6}}, {{time: 1s}}]}}\n\
+             machines: {{m: {{power: {{flop: 1e6/s}}, properties: {{ram: 1MB}}}}}}\n"
+        );
+        for source in [film.unwrap(), parts, LEAST, &works] {
             assert_eq!(accepted(&schema(), source), Ok(()), "{source}");
             assert!(Contract::parse(source).is_ok(), "{source}");
         }

@@ -1,6 +1,7 @@
 //! Service times: work over power, over the workers of a module (45)-(49).
 
 use super::model::{Contract, Machine, Module, OperatingPoint};
+use super::points::point;
 use crate::diag::Diagnostic;
 
 /// The machines of a module: each kind with how many of it.
@@ -22,20 +23,10 @@ fn on_machine(point: &OperatingPoint, machine: &Machine) -> Option<f64> {
     })
 }
 
-/// Whether a machine has at least these properties.
-fn is_adequate(needed: &std::collections::BTreeMap<String, f64>, machine: &Machine) -> bool {
-    let mut needed = needed.iter();
-    needed.all(|(name, least)| machine.properties.get(name).is_some_and(|has| has >= least))
-}
-
-/// The service time of a work on a machine, at its first operating point that the machine is adequate for.
+/// The service time of a work on a machine, at its first operating point that holds there.
 pub(super) fn time_on(contract: &Contract, work: usize, machine: usize) -> Result<f64, String> {
     let (work, machine) = (&contract.works[work], &contract.machines[machine]);
-    let point = work
-        .points
-        .iter()
-        .find(|point| is_adequate(&point.properties, machine));
-    let Some(point) = point else {
+    let Some(point) = point(contract, work, Some(machine)) else {
         return Err(format!(
             "no operating point of `{}` holds on `{}`",
             work.name, machine.name
@@ -160,8 +151,11 @@ pub(super) fn use_of(
 /// The service time of a work that is stated as a time, for a module without machines.
 fn timed(contract: &Contract, module: &Module, work: usize) -> Result<f64, String> {
     let work = &contract.works[work];
-    let timed = work.points.iter().find(|point| point.properties.is_empty());
-    timed
+    let found = point(contract, work, None);
+    if found.is_none() && work.points.iter().any(|point| point.properties.is_empty()) {
+        return Err(format!("no operating point of `{}` holds", work.name));
+    }
+    found
         .and_then(|point| point.time_s)
         .ok_or_else(|| format!("`{}` has no machines to do `{}` on", module.name, work.name))
 }
@@ -233,7 +227,7 @@ pub(super) fn unfit(module: &Module, machine: &Machine) -> Option<String> {
             "`{machine_name}` does not have `{lacks}`, which `{module}` needs"
         ));
     }
-    if !is_adequate(&place.properties, machine) {
+    if !machine.has_at_least(&place.properties) {
         return Some(format!("`{machine_name}` has less than `{module}` needs"));
     }
     None

@@ -84,6 +84,8 @@ pub(crate) enum NameForm {
     Captured,
     /// `pace` or `T(n)`
     Metric,
+    /// `pictures` or `render.pictures`
+    PlainOrEnd,
 }
 
 /// Each mapping with its name in messages, followed by a line for each key.

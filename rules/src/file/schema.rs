@@ -120,6 +120,7 @@ fn pattern(names: NameForm) -> String {
         NameForm::Plain => format!("^{WORD}$"),
         NameForm::Captured => format!(r"^{WORD}\.{WORD}$"),
         NameForm::Metric => format!(r"^{WORD}(\({WORD}\))?$"),
+        NameForm::PlainOrEnd => format!(r"^{WORD}(\.{WORD})?$"),
     }
 }
 
@@ -252,6 +253,7 @@ mod tests {
             Shape::Entries(NameForm::Plain, of) => format!("`name:` {}", what(of)),
             Shape::Entries(NameForm::Captured, of) => format!("`probe.name:` {}", what(of)),
             Shape::Entries(NameForm::Metric, of) => format!("`name:` or `T(n):` {}", what(of)),
+            Shape::Entries(NameForm::PlainOrEnd, of) => format!("`name:` or `module.stream:` {}", what(of)),
             Shape::List(of) => format!("list, each {}", what(of)),
             Shape::Either(shapes) => shapes.iter().map(what).collect::<Vec<_>>().join(", or "),
         }

@@ -1,6 +1,6 @@
 //! What came of a watched contract, for users and for other programs.
 
-use rules::contract::SeenRates;
+use rules::contract::{ModulePoint, SeenRates};
 use serde::{Deserialize, Serialize};
 
 use super::{Bottleneck, ModuleVerdict, TimeShares, WINDOWS_BELOW};
@@ -25,6 +25,9 @@ pub struct WatchSummary {
     pub holds: bool,
     pub rates: Vec<WatchedRate>,
     pub modules: Vec<WatchedModule>,
+    /// The operating points that modules are at whose work has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<ModulePoint>,
     /// Who held the program up in the last window.
     pub bottleneck: Option<Bottleneck>,
 }
@@ -109,6 +112,7 @@ impl WatchSummary {
                 percent(shares.blocked)
             ));
         }
+        lines.extend(self.points.iter().map(ToString::to_string));
         lines.extend(self.bottleneck.as_ref().map(Bottleneck::sentence));
         let holds = match (self.windows < WINDOWS_BELOW, self.holds) {
             (true, _) => format!(

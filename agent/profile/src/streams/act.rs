@@ -17,8 +17,6 @@ pub struct MeasuredModule {
     pub holds: f64,
     /// Its activations per second.
     pub rate: f64,
-    /// Streams on which an activation sends other numbers of items than the contract states, with those numbers.
-    pub items: Vec<(String, f64)>,
     pub processes: ModuleProcesses,
     /// Calls of MPI, or bytes that were moved.
     pub counted_per_s: f64,
@@ -274,7 +272,6 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
             name: "pack".to_owned(),
             holds: 0.96,
             rate: 4.0,
-            items: Vec::new(),
             processes,
             counted_per_s: 8.0,
         };

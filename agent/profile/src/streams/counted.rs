@@ -90,6 +90,7 @@ pub fn counted(pipeline: &Pipeline, slices: &[Slice]) -> Result<ObservedGraph, N
                 program: pipeline.stages[at].program.clone(),
             },
             counted: (totals[at].read_bytes + totals[at].written_bytes) as f64,
+            has_computations: false,
         });
     }
     for pipe in pipes {

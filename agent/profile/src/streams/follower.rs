@@ -1,10 +1,10 @@
-//! A contract that a session on an MPI job is watched against.
+//! A contract that a session is watched against: of an MPI job, or of stages.
 
 use std::time::Duration;
 
 use rules::{Diagnostic, contract::Contract};
 
-use super::{ContractWatch, NotComparable, NotJudged, RankReport, RankWindows};
+use super::{ContractWatch, NotComparable, NotJudged, RankReport, RankWindows, StageFunctions};
 use crate::stream_views::ContractView;
 
 /// Why a contract cannot be watched.
@@ -27,13 +27,15 @@ pub struct ContractFollower {
 }
 
 impl ContractFollower {
+    /// Of a program with these stages; without any, of an MPI job.
+    ///
     /// # Errors
     /// If no rates follow from the contract, or they cannot be compared with a program's.
-    pub fn of(contract: &Contract) -> Result<ContractFollower, NotWatched> {
+    pub fn of(contract: &Contract, stages: &[StageFunctions]) -> Result<ContractFollower, NotWatched> {
         let (assessment, _) = contract.capacity().map_err(NotWatched::Contract)?;
         Ok(ContractFollower {
             watch: ContractWatch::of(contract, &assessment).map_err(NotWatched::NotComparable)?,
-            windows: RankWindows::default(),
+            windows: RankWindows::of(stages),
             next: RankWindows::REPORT_EVERY,
             ended: None,
         })

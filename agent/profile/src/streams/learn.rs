@@ -8,7 +8,7 @@ use rules::contract::{Assessment, Contract};
 
 use super::Bottleneck;
 use super::bottleneck::bottleneck;
-use super::{ObservedGraph, ObservedModule, ObservedStream};
+use super::{End, ObservedGraph, ObservedModule, ObservedStream};
 use crate::format::{percent, significant};
 use crate::statistics::{Estimate, rate, ratio};
 
@@ -147,8 +147,8 @@ fn body(seen: &ObservedGraph) -> String {
     out
 }
 
-fn names(seen: &ObservedGraph, ends: &[super::End]) -> String {
-    let name = |end: &super::End| seen.modules[end.module].name.clone();
+fn names(seen: &ObservedGraph, ends: &[End]) -> String {
+    let name = |end: &End| seen.modules[end.module].name.clone();
     match ends {
         [one] => name(one),
         several => format!("[{}]", several.iter().map(name).collect::<Vec<_>>().join(", ")),
@@ -174,50 +174,111 @@ fn stream_lines(seen: &ObservedGraph, stream: &ObservedStream, out: &mut String)
     let _ = writeln!(out, "  {}: {{from: {from}, to: {to}{item}{kind}}}", stream.name);
 }
 
-/// How many items of a stream an activation sends; 1 for the stream that activations are counted by.
-fn coefficients(seen: &ObservedGraph, module: usize) -> Vec<(&str, Estimate)> {
-    let activations = seen.activations(module);
-    let outputs = seen.outputs(module).into_iter();
-    let of = |(stream, end): (usize, &super::End)| {
-        (seen.streams[stream].name.as_str(), ratio(&end.items, activations))
+/// Inputs that start activations together, and what these send.
+struct LearnedComputation<'a> {
+    /// Empty for the only one of a module.
+    name: String,
+    takes: Vec<&'a str>,
+    /// Streams, with the items that an activation sends.
+    gives: Vec<(&'a str, Estimate)>,
+}
+
+impl LearnedComputation<'_> {
+    /// `takes: [s], gives: {t: 1}, work: w`
+    fn entries(&self, work: Option<&str>) -> Vec<String> {
+        let mut entries = Vec::new();
+        if !self.takes.is_empty() {
+            entries.push(format!("takes: [{}]", self.takes.join(", ")));
+        }
+        if !self.gives.is_empty() {
+            let gives = self.gives.iter();
+            let gives = gives.map(|(name, estimate)| format!("{name}: {}", number(estimate.value)));
+            entries.push(format!("gives: {{{}}}", gives.collect::<Vec<_>>().join(", ")));
+        }
+        entries.extend(work.map(|work| format!("work: {work}")));
+        entries
+    }
+}
+
+fn computations(seen: &ObservedGraph, module: usize) -> Vec<LearnedComputation<'_>> {
+    let name = |stream: usize| seen.streams[stream].name.as_str();
+    let (inputs, outputs) = (seen.inputs(module), seen.outputs(module));
+    let gives = |activations: &[f64], is_own: &dyn Fn(usize) -> bool| {
+        let own = outputs.iter().filter(|(stream, _)| is_own(*stream));
+        own.map(|(stream, end)| (name(*stream), ratio(&end.items, activations)))
+            .collect()
     };
-    outputs.map(of).collect()
+    if !seen.modules[module].has_computations {
+        return vec![LearnedComputation {
+            name: String::new(),
+            takes: inputs.iter().map(|(stream, _)| name(*stream)).collect(),
+            gives: gives(seen.activations(module), &|_| true),
+        }];
+    }
+    let of = |(input, end): &(usize, &End)| LearnedComputation {
+        name: computation_name(seen, *input),
+        takes: vec![name(*input)],
+        gives: gives(&end.items, &|output| cause(seen, module, output) == Some(*input)),
+    };
+    inputs.iter().map(of).collect()
+}
+
+/// `from_rank0`, by who sends what starts it.
+fn computation_name(seen: &ObservedGraph, input: usize) -> String {
+    let senders = seen.streams[input].sent.iter();
+    let senders: Vec<&str> = senders
+        .map(|end| seen.modules[end.module].name.as_str())
+        .collect();
+    format!("from_{}", senders.join("_and_"))
+}
+
+/// The input on which a module with several computations sends an output: one that does not depend on it, if possible one
+/// that has come back itself.
+fn cause(seen: &ObservedGraph, module: usize, output: usize) -> Option<usize> {
+    let inputs = seen.inputs(module);
+    let outputs = seen.outputs(module);
+    let has_come_back = |input: usize| {
+        outputs
+            .iter()
+            .any(|(other, _)| seen.comes_back(module, *other, input))
+    };
+    let free = inputs
+        .iter()
+        .filter(|(input, _)| !seen.comes_back(module, output, *input));
+    free.map(|(input, _)| *input)
+        .max_by_key(|input| has_come_back(*input))
 }
 
 fn module_lines(seen: &ObservedGraph, at: usize, out: &mut String) {
     let module = &seen.modules[at];
     let _ = writeln!(out, "  # {}", module.about);
-    let gives = coefficients(seen, at);
-    let takes = seen.inputs(at);
-    if !takes.is_empty() {
-        for (stream, estimate) in &gives {
-            let _ = writeln!(
-                out,
-                "  # {stream} per activation: {}",
-                with_interval(*estimate, "")
-            );
+    let computations = computations(seen, at);
+    for one in computations.iter().filter(|one| !one.takes.is_empty()) {
+        for (stream, estimate) in &one.gives {
+            let estimate = with_interval(*estimate, "");
+            let _ = writeln!(out, "  # {stream} per activation: {estimate}");
         }
     }
     let mut entries = Vec::new();
     if module.workers > 1 {
         entries.push("kind: task-parallel".to_owned());
     }
-    if !takes.is_empty() {
-        let names: Vec<&str> = takes
-            .iter()
-            .map(|(stream, _)| seen.streams[*stream].name.as_str())
-            .collect();
-        entries.push(format!("takes: [{}]", names.join(", ")));
+    let work = has_work(module).then_some(module.name.as_str());
+    match computations.as_slice() {
+        [only] => entries.extend(only.entries(work)),
+        several => {
+            // Rates are proportional, so it does not matter whose time it is.
+            let work = |at: usize| work.filter(|_| at == 0);
+            let several = several.iter().enumerate();
+            let several =
+                several.map(|(at, one)| format!("{}: {{{}}}", one.name, one.entries(work(at)).join(", ")));
+            entries.push(format!(
+                "computations: {{{}}}",
+                several.collect::<Vec<_>>().join(", ")
+            ));
+        }
     }
-    if !gives.is_empty() {
-        let gives = gives
-            .iter()
-            .map(|(name, estimate)| format!("{name}: {}", number(estimate.value)));
-        entries.push(format!("gives: {{{}}}", gives.collect::<Vec<_>>().join(", ")));
-    }
-    if has_work(module) {
-        entries.push(format!("work: {}", module.name));
-    } else {
+    if work.is_none() {
         let _ = writeln!(
             out,
             "  # waits all the time: its service time is too short to be measured"
@@ -254,9 +315,13 @@ fn work_lines(seen: &ObservedGraph, at: usize, module: &ObservedModule, out: &mu
     let time_ms = busy_s * 1e3 / activations.max(f64::MIN_POSITIVE);
     let _ = writeln!(
         out,
-        "  # {}; {} activations",
+        "  # {}; {} activations{}",
         shown.join(", "),
-        significant(activations, 4)
+        significant(activations, 4),
+        match module.has_computations {
+            true => " of the first computation, to which all of its time is attributed",
+            false => "",
+        }
     );
     let _ = writeln!(out, "  {}: {{time: {}ms}}", module.name, number(time_ms));
 }
@@ -306,7 +371,11 @@ fn requirements(seen: &ObservedGraph, modules: &[usize]) -> String {
         // Rounded down, so that what was seen meets it.
         let least = seen_rate.value * 0.999;
         let _ = writeln!(out, "  # seen: {}", with_interval(seen_rate, "/s"));
-        let _ = writeln!(out, "  - {} >= {}/s", seen.modules[at].name, number(least));
+        let first = computations(seen, at).into_iter().next();
+        let computation = first.filter(|one| !one.name.is_empty());
+        let computation = computation.map_or(String::new(), |one| format!(".{}", one.name));
+        let module = &seen.modules[at].name;
+        let _ = writeln!(out, "  - {module}{computation} >= {}/s", number(least));
     }
     out
 }

@@ -75,6 +75,9 @@ pub struct ObservedModule {
     pub processes: ModuleProcesses,
     /// How often they called MPI, or how many bytes they moved.
     pub counted: f64,
+    /// Each input starts activations of its own, so that it has several computations. Otherwise an activation takes an
+    /// item of each.
+    pub has_computations: bool,
 }
 
 /// The processes that a module consists of.
@@ -138,6 +141,26 @@ impl ObservedGraph {
 
     pub(crate) fn outputs(&self, module: usize) -> Vec<(usize, &End)> {
         self.ends(module, |stream| &stream.sent)
+    }
+
+    /// Whether items that a module sends on `output` may come back to it on `input`.
+    pub(crate) fn comes_back(&self, module: usize, output: usize, input: usize) -> bool {
+        let ends = |ends: &[End]| ends.iter().map(|end| end.module).collect::<Vec<usize>>();
+        let mut reached = vec![false; self.modules.len()];
+        reached[module] = true;
+        let mut waiting = ends(&self.streams[output].received);
+        while let Some(at) = waiting.pop() {
+            if std::mem::replace(&mut reached[at], true) {
+                continue;
+            }
+            if self.streams[input].sent.iter().any(|end| end.module == at) {
+                return true;
+            }
+            for (stream, _) in self.outputs(at) {
+                waiting.extend(ends(&self.streams[stream].received));
+            }
+        }
+        false
     }
 
     /// The activations of a module by slice: an item of each input each, or of the first output if it takes

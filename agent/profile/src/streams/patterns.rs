@@ -40,7 +40,11 @@ pub(super) fn with_patterns(mut seen: ObservedGraph) -> Result<ObservedGraph, No
     seen.join(&shared);
     let mut merged = Vec::new();
     for module in 0..seen.modules.len() {
-        merged.extend(taken(&seen, module, &mut doubts)?);
+        match taken(&seen, module, &mut doubts)? {
+            InputsAre::Joined => {}
+            InputsAre::Merged(same) => merged.push(same),
+            InputsAre::Apart => seen.modules[module].has_computations = true,
+        }
     }
     seen.join(&merged);
     seen.doubts.extend(doubts);
@@ -134,16 +138,23 @@ fn divided(
     })
 }
 
+/// What starts an activation of a module.
+enum InputsAre {
+    /// An item of each stream that it takes from.
+    Joined,
+    /// An item of any.
+    Merged(SameStream),
+    /// Each stream starts activations of its own.
+    Apart,
+}
+
 /// What a module takes from several streams: an item of each for an activation, or one of any.
-fn taken(
-    seen: &ObservedGraph,
-    module: usize,
-    doubts: &mut Vec<String>,
-) -> Result<Option<SameStream>, NotLearned> {
+fn taken(seen: &ObservedGraph, module: usize, doubts: &mut Vec<String>) -> Result<InputsAre, NotLearned> {
     let inputs = seen.inputs(module);
     let Some(((first, one), others)) = inputs.split_first().filter(|(_, others)| !others.is_empty()) else {
-        return Ok(None);
+        return Ok(InputsAre::Joined);
     };
+    let outputs = seen.outputs(module);
     let to = &seen.modules[module].name;
     let relative = |end: &End| ratio(&end.items, &one.items).value;
     let is_equal = |end: &End| (relative(end) - 1.0).abs() <= INPUTS_DIFFER;
@@ -152,20 +163,24 @@ fn taken(
         .map(|(stream, _)| seen.streams[*stream].name.as_str())
         .collect();
     let is_of_one_size = others.iter().all(|(other, _)| has_size_of(seen, *first, *other));
+    let comes_back = |(input, _): &(usize, &End)| {
+        let mut outputs = outputs.iter();
+        outputs.any(|(output, _)| seen.comes_back(module, *output, *input))
+    };
+    let comes_back = inputs.iter().any(comes_back);
     if others.iter().all(|(_, end)| is_equal(end)) {
-        if is_of_one_size {
-            doubts.push(format!(
-                "{to} takes as many items of {}: one of each for an activation, as stated, or one of any of them (a merge)",
-                names.join(" and ")
-            ));
-        }
-        return Ok(None);
+        let (is, doubt) = of_equal_counts(comes_back, is_of_one_size);
+        doubts.extend(
+            doubt.map(|doubt| format!("{to} takes as many items of {} {doubt}", names.join(" and "))),
+        );
+        return Ok(is);
     }
     let is_single = |stream: &ObservedStream| stream.sent.len() == 1 && stream.received.len() == 1;
     let are_single = inputs.iter().all(|(stream, _)| is_single(&seen.streams[*stream]));
-    let multiple = others
-        .iter()
-        .find(|(_, end)| keep_step(&one.items, &end.items).is_some_and(|factor| factor > 1.0));
+    // Several of one for each of the other would wait for what they are the cause of.
+    let mut steps = others.iter().filter(|_| !comes_back);
+    let multiple =
+        steps.find(|(_, end)| keep_step(&one.items, &end.items).is_some_and(|factor| factor > 1.0));
     let why = match multiple {
         _ if !is_of_one_size => "their items differ in size, so they are not merged",
         _ if !are_single => "one of them goes to other modules, too, so they are not merged",
@@ -173,12 +188,20 @@ fn taken(
             "they keep step, as several of one for each of the other, or as a merge of regular senders"
         }
         None => {
-            return Ok(Some(SameStream {
+            return Ok(InputsAre::Merged(SameStream {
                 parts: streams(&inputs),
                 is_on_demand: false,
             }));
         }
     };
+    if outputs.is_empty() {
+        // What it sends depends on none of them, so the rates are the same whatever starts an activation.
+        doubts.push(format!(
+            "{to} takes items of {} at rates of their own: each of them starts an activation, as stated, since {why}",
+            names.join(" and ")
+        ));
+        return Ok(InputsAre::Apart);
+    }
     let (other, end) = multiple
         .or(others.iter().find(|(_, end)| !is_equal(end)))
         .unwrap_or(&others[0]);
@@ -188,6 +211,25 @@ fn taken(
         seen.streams[*other].name,
         seen.streams[*first].name
     )))
+}
+
+/// Inputs of which a module takes as many: what they are, and what is in doubt about it.
+fn of_equal_counts(comes_back: bool, is_of_one_size: bool) -> (InputsAre, Option<&'static str>) {
+    match (comes_back, is_of_one_size) {
+        // An activation that waited for what it is the cause of would never begin.
+        (true, _) => (
+            InputsAre::Apart,
+            Some(
+                "as come back to it: each of them starts an activation of its own, as stated. If it waits for what comes \
+                 back before it takes another item, less than the greatest rate is possible",
+            ),
+        ),
+        (false, true) => (
+            InputsAre::Joined,
+            Some("at each time: one of each for an activation, as stated, or one of any of them (a merge)"),
+        ),
+        (false, false) => (InputsAre::Joined, None),
+    }
 }
 
 impl ObservedGraph {

@@ -225,6 +225,9 @@ type Flow = (u32, u32, u64, u64);
 /// Ranks, their messages, a part of the learned contract or of the refusal, and the begin of the doubt.
 type FlowRow<'a> = (&'a [Calling<'a>], [Flow; 2], Result<&'a str, &'a str>, &'a str);
 
+/// Messages, a part of the learned contract or of the refusal, and the begin of a doubt.
+type BothWaysRow<'a> = (&'a [Flow], Result<&'a str, &'a str>, &'a str);
+
 /// Functions with shares of time, the verdict on them, and whether it is in doubt.
 type RequestRow<'a> = (&'a [(&'a str, f64)], ModuleVerdict, bool);
 
@@ -248,7 +251,7 @@ fn what_counts_do_not_show_of_several_inputs_is_a_doubt_or_refused() {
             &two_senders,
             [(0, 2, 10, 8), (1, 2, 10, 8)],
             Ok("takes: [rank0_to_rank2, rank1_to_rank2]"),
-            "rank2 takes as many items of rank0_to_rank2 and rank1_to_rank2: one of each for an activation, as stated",
+            "rank2 takes as many items of rank0_to_rank2 and rank1_to_rank2 at each time: one of each for an activation, as stated",
         ),
         // Items of other sizes are not merged: one of each is the only reading.
         (
@@ -260,19 +263,108 @@ fn what_counts_do_not_show_of_several_inputs_is_a_doubt_or_refused() {
         (
             &two_senders,
             [(0, 2, 10, 8), (1, 2, 30, 8)],
-            Err(
-                "takes 3 items of rank1_to_rank2 for one of rank0_to_rank2: which of them belong to one activation is \
-                 not known, since they keep step",
+            Ok(
+                "computations: {from_rank0: {takes: [rank0_to_rank2], work: rank2}, from_rank1: {takes: [rank1_to_rank2]}}",
             ),
-            "",
+            "rank2 takes items of rank0_to_rank2 and rank1_to_rank2 at rates of their own: each of them starts an activation, \
+             as stated, since they keep step",
         ),
         (
             &two_senders,
             [(0, 2, 10, 8), (1, 2, 25, 80)],
-            Err("not known, since their items differ in size"),
-            "",
+            Ok(
+                "computations: {from_rank0: {takes: [rank0_to_rank2], work: rank2}, from_rank1: {takes: [rank1_to_rank2]}}",
+            ),
+            "rank2 takes items of rank0_to_rank2 and rank1_to_rank2 at rates of their own: each of them starts an activation, \
+             as stated, since their items differ in size",
         ),
     ]);
+}
+
+/// Rank 2 sends on, so it matters what starts its activations.
+#[test]
+fn what_is_sent_on_from_inputs_at_different_rates_is_refused() {
+    let sends_on: Calling<'_> = (&[("MPI_Recv", 0.3), ("MPI_Send", 0.1)], 0.0);
+    let ranks = [SENDS, SENDS_LATER, sends_on, RECEIVES];
+    for (per_s, bytes, part) in [
+        (
+            30,
+            8,
+            "takes 3 items of rank1_to_rank2 for one of rank0_to_rank2: which of them belong to one activation is not \
+             known, since they keep step",
+        ),
+        (25, 80, "not known, since their items differ in size"),
+    ] {
+        let flows = [(0, 2, 10, 8), (1, 2, per_s, bytes), (2, 3, 20, 8)];
+        let why = observed_ranks(&steady(&ranks, &flows)).unwrap_err().to_string();
+        assert!(why.contains(part), "{part}: {why}");
+    }
+}
+
+/// Ranks that send to each other: what is learned, or why not.
+#[test]
+fn two_ranks_may_send_both_ways_if_a_third_one_feeds_them() {
+    let through: Calling<'_> = (&[("MPI_Recv", 0.3), ("MPI_Send", 0.1)], 0.0);
+    let helps: Calling<'_> = (&[("MPI_Recv", 0.3), ("MPI_Ssend", 0.1)], 0.0);
+    let ranks = [SENDS, through, helps, RECEIVES];
+    let comes_back = "rank1 takes as many items of rank0_to_rank1 and rank2_to_rank1 as come back to it: each of them starts";
+    let rows: [BothWaysRow<'_>; 4] = [
+        // A request for each item, and what follows from the reply.
+        (
+            &[(0, 1, 10, 80), (1, 2, 10, 8), (2, 1, 10, 8), (1, 3, 10, 80)],
+            Ok(
+                "computations: {from_rank0: {takes: [rank0_to_rank1], gives: {rank1_to_rank2: 1}, work: rank1}, from_rank2: \
+                {takes: [rank2_to_rank1], gives: {rank1_to_rank3: 1}}}",
+            ),
+            comes_back,
+        ),
+        // A quarter of what rank 2 takes is done again: both are tasks of rank 1.
+        (
+            &[(0, 1, 9, 80), (1, 2, 12, 80), (2, 1, 3, 80), (2, 3, 9, 8)],
+            Ok("takes: [rank0_and_rank2_to_rank1], gives: {rank1_to_rank2: 1}"),
+            "",
+        ),
+        // Nothing but the two of them.
+        (
+            &[(1, 2, 10, 8), (2, 1, 10, 8)],
+            Err("ranks 1 and 2 send to each other"),
+            "",
+        ),
+        // One of them feeds the other, and no one feeds it.
+        (
+            &[(1, 2, 10, 8), (2, 1, 10, 8), (2, 3, 10, 8)],
+            Err("ranks 1 and 2 send to each other"),
+            "",
+        ),
+    ];
+    for (flows, expected, doubt) in rows {
+        match (observed_ranks(&steady(&ranks, flows)), expected) {
+            (Ok(seen), Ok(part)) => {
+                let learned = learn(&seen, "both", "Learned.").unwrap();
+                assert!(learned.text.contains(part), "{part}\n{}", learned.text);
+                assert_eq!(learned.wrong, [""; 0], "{}", learned.text);
+                let is_said = learned.doubts.iter().any(|said| said.starts_with(doubt));
+                assert!(is_said || doubt.is_empty(), "{doubt}: {:?}", learned.doubts);
+                // The rates that were seen follow from that of the source.
+                let contract = Contract::parse(&learned.text).unwrap();
+                let mut watch = ContractWatch::of(&contract, &contract.assess().unwrap()).unwrap();
+                for window in 0..3 {
+                    let lines = watch.window(f64::from(window), &seen).unwrap();
+                    assert_eq!(lines, [""; 0], "{}", learned.text);
+                }
+                assert!(watch.summary().holds, "{:?}", watch.summary().lines());
+            }
+            (Err(why), Err(part)) => assert!(why.to_string().contains(part), "{part}: {why}"),
+            (other, _) => panic!("{flows:?}: {other:?}"),
+        }
+    }
+    // Of one role, as in an exchange of boundaries, although a third one sends to both.
+    let exchanges = [SENDS, through, through, RECEIVES];
+    let flows = [(0, 1, 5, 8), (0, 2, 5, 8), (1, 2, 10, 8), (2, 1, 10, 8)];
+    let why = observed_ranks(&steady(&exchanges, &flows))
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("ranks 1 and 2 send to each other"), "{why}");
 }
 
 #[test]
@@ -414,5 +506,62 @@ fn the_mesh_is_judged_by_the_streams_that_its_contract_states() {
         summary.rates.iter().all(|rate| rate.rate.is_some()),
         "{:?}",
         summary.rates
+    );
+}
+
+#[test]
+fn each_computation_of_a_module_is_judged_by_its_own_input() {
+    // Rank 2 takes ten pictures and 25 notes a second, whose activations are not of one kind.
+    let source = "contract: sorted
+streams: {pictures: {from: rank0, to: rank2}, notes: {from: rank1, to: rank2}, results: {from: rank2, to: rank3}}
+modules:
+  rank0: {gives: {pictures: 1}}
+  rank1: {gives: {notes: 1}}
+  rank2:
+    computations:
+      draw: {takes: [pictures], gives: {results: 1}, work: draw}
+      write: {takes: [notes], gives: {results: 1/5}}
+  rank3: {takes: [results]}
+work: {draw: {time: 20ms}}
+require: [rank2.draw >= 9/s, notes >= LEAST/s]
+adapt: {rank2: {set: n, range: 1..4}}
+";
+    let read = |least: &str| Contract::parse(&source.replace("LEAST", least)).unwrap();
+    let receives_and_sends: Calling<'_> = (&[("MPI_Recv", 0.3), ("MPI_Send", 0.1)], 0.0);
+    let ranks = [SENDS, SENDS_LATER, receives_and_sends, RECEIVES];
+    let reports = steady(&ranks, &[(0, 2, 10, 80), (1, 2, 25, 8), (2, 3, 15, 8)]);
+    let window: Vec<&RankReport> = reports[..4].iter().collect();
+    let seen = counted_ranks(&reports[0], &window).unwrap();
+    let judged = |least: &str| {
+        let contract = read(least);
+        let mut watch = ContractWatch::of(&contract, &contract.assess().unwrap()).unwrap();
+        let windows = (0..3).map(|end| watch.window(f64::from(end), &seen).unwrap());
+        let lines: Vec<String> = windows.flatten().collect();
+        (watch.summary(), lines)
+    };
+    let (summary, lines) = judged("20");
+    assert_eq!(lines, [""; 0]);
+    assert!(summary.holds, "{:?}", summary.lines());
+    let rates = summary
+        .rates
+        .iter()
+        .map(|one| (one.feature.as_str(), one.rate.unwrap()));
+    let expected = [
+        ("rank0", 10.0),
+        ("rank1", 25.0),
+        ("rank2.draw", 10.0),
+        ("rank2.write", 25.0),
+        ("rank3", 15.0),
+    ];
+    assert_eq!(rates.take(5).collect::<Vec<_>>(), expected);
+    let (_, lines) = judged("30");
+    assert!(
+        lines[0].ends_with("notes: 25/s of 30/s, violated; also rank1, rank2.write"),
+        "{lines:?}"
+    );
+    let why = read("20").variable_of("rank2").unwrap_err();
+    assert_eq!(
+        why,
+        "rank2 has several computations, whose times are not measured"
     );
 }

@@ -127,7 +127,7 @@ impl Policy {
                 if self.left_alone.contains(&(module.to_owned(), true)) {
                     return Ok(PolicyAction::Wait);
                 }
-                match self.remedy(module, &measured, workers, &known)? {
+                match self.remedy((watch, module), &measured, workers, &known)? {
                     Remedy::Set(step) => step,
                     Remedy::Nothing(why) => {
                         return Ok(match self.said.insert(module.to_owned()) {
@@ -161,7 +161,7 @@ impl Policy {
     /// The least that lets the contract hold.
     fn remedy(
         &self,
-        module: &str,
+        (watch, module): (&ContractWatch, &str),
         measured: &[MeasuredModule],
         workers: &WorkerCounts,
         known: &BTreeMap<String, u32>,
@@ -169,7 +169,7 @@ impl Policy {
         if let Some(Err(why)) = workers.get(module) {
             return Ok(Remedy::Nothing(why.clone()));
         }
-        match self.as_measured(measured, known) {
+        match self.as_measured(watch, measured, known) {
             Ok(contract) => contract.remedy(module, known),
             Err(why) => Ok(Remedy::Nothing(why)),
         }
@@ -186,7 +186,7 @@ impl Policy {
         let mut may_give = known.clone();
         may_give.retain(|module, _| !self.left_alone.contains(&(module.clone(), false)));
         let slowest = watch.slowest();
-        let contracts = [slowest.as_slice(), measured].map(|all| self.as_measured(all, known));
+        let contracts = [slowest.as_slice(), measured].map(|all| self.as_measured(watch, all, known));
         let [Ok(at_slowest), Ok(at_means)] = contracts else {
             return Ok(None);
         };
@@ -208,12 +208,14 @@ impl Policy {
     }
 
     /// The contract with the measured times of all modules, and items in an activation, in place of those that it states.
-    fn as_measured(&self, all: &[MeasuredModule], known: &BTreeMap<String, u32>) -> Result<Contract, String> {
-        let mut contract = self.contract.clone();
+    fn as_measured(
+        &self,
+        watch: &ContractWatch,
+        all: &[MeasuredModule],
+        known: &BTreeMap<String, u32>,
+    ) -> Result<Contract, String> {
+        let mut contract = watch.as_measured();
         for one in all {
-            for (stream, items) in &one.items {
-                contract.measure_items(&one.name, stream, *items)?;
-            }
             if let Some(busy_s) = one.busy_s() {
                 contract.measure(&one.name, busy_s, known.get(&one.name).copied())?;
             }

@@ -72,6 +72,7 @@ impl ModelProgram {
                 workers: 1,
                 processes: ModuleProcesses::Ranks(vec![at as u32]),
                 counted: rate * 4.0,
+                has_computations: false,
             }
         };
         let stream = |at: usize| {

@@ -190,8 +190,12 @@ pub fn counted_ranks(begin: &RankReport, reports: &[&RankReport]) -> Result<Obse
     let (known, ranks) = (since(begin), since(*first));
     let flows = flows(&sent(begin), &sent(last));
     let all: BTreeSet<u32> = flows.keys().flat_map(|(from, to)| [*from, *to]).collect();
-    refuse_exchanges(&known, &all, &flows)?;
+    if flows.is_empty() {
+        return Err(NotLearned::TooFew);
+    }
+    refuse_collectives(&known, &all)?;
     let roles = roles(&known, &all, &flows);
+    refuse_exchanges(&roles, &flows)?;
     let mut seen = ObservedGraph {
         slices_ns: slices(reports, |a, b| ((b.elapsed_s - a.elapsed_s) * 1e9) as u64),
         ..ObservedGraph::default()
@@ -288,39 +292,61 @@ fn flows(first: &Pairs, last: &Pairs) -> Pairs {
     grown.collect()
 }
 
-/// Collectives make ranks wait for all others, and exchanges for each other: no item flows from one to the next.
-fn refuse_exchanges(ranks: &Ranks<'_>, all: &BTreeSet<u32>, flows: &Pairs) -> Result<(), NotLearned> {
-    let refuse = |why: String| {
-        Err(NotLearned::NoStreamProgram(format!(
-            "this is no stream program: {why}"
-        )))
-    };
+fn refuse<T>(why: &str) -> Result<T, NotLearned> {
+    Err(NotLearned::NoStreamProgram(format!(
+        "this is no stream program: {why}"
+    )))
+}
+
+/// Collectives make ranks wait for all others: no item flows from one to the next.
+fn refuse_collectives(ranks: &Ranks<'_>, all: &BTreeSet<u32>) -> Result<(), NotLearned> {
     for rank in all {
         let (time_s, calls) = ranks.calls(*rank, CallKind::Collective);
         if calls > 0.0 && time_s > COLLECTIVE_SHARE * ranks.seconds {
             let names: Vec<String> = ranks.names(*rank, CallKind::Collective).into_iter().collect();
-            return refuse(format!(
+            return refuse(&format!(
                 "rank {rank} waits for all others in {}",
                 names.join(", ")
             ));
         }
         let exchanges: Vec<String> = ranks.names(*rank, CallKind::Exchanges).into_iter().collect();
         if !exchanges.is_empty() {
-            return refuse(format!(
+            return refuse(&format!(
                 "rank {rank} exchanges messages with others in {}",
                 exchanges.join(", ")
             ));
         }
     }
-    let both = flows.keys().find(|(from, to)| flows.contains_key(&(*to, *from)));
-    if let Some((from, to)) = both {
-        return refuse(format!(
-            "ranks {from} and {to} send to each other, as in an exchange of boundaries or with a master"
-        ));
+    Ok(())
+}
+
+/// Ranks that send to each other wait for each other, unless their roles differ and what passes between them begins
+/// with items that a third one sends.
+fn refuse_exchanges(roles: &[Vec<u32>], flows: &Pairs) -> Result<(), NotLearned> {
+    let role = |rank: u32| roles.iter().position(|role| role.contains(&rank));
+    let joined: BTreeSet<(Option<usize>, Option<usize>)> =
+        flows.keys().map(|(from, to)| (role(*from), role(*to))).collect();
+    let takes_nothing = |role: &Option<usize>| !joined.iter().any(|(_, to)| to == role);
+    let mut fed: BTreeSet<Option<usize>> = (0..roles.len()).map(Some).filter(takes_nothing).collect();
+    loop {
+        let next = joined
+            .iter()
+            .filter(|(from, to)| fed.contains(from) && !fed.contains(to));
+        let next: Vec<Option<usize>> = next.map(|(_, to)| *to).collect();
+        if next.is_empty() {
+            break;
+        }
+        fed.extend(next);
     }
-    match flows.is_empty() {
-        true => Err(NotLearned::TooFew),
-        false => Ok(()),
+    let mut both = flows
+        .keys()
+        .filter(|(from, to)| flows.contains_key(&(*to, *from)));
+    let closed = both.find(|(from, to)| role(*from) == role(*to) || !fed.contains(&role(*from)));
+    match closed {
+        Some((from, to)) => refuse(&format!(
+            "ranks {from} and {to} send to each other, as in an exchange of boundaries or with a master"
+        )),
+        None => Ok(()),
     }
 }
 
@@ -410,5 +436,6 @@ fn module(known: &Ranks<'_>, ranks: &Ranks<'_>, role: &[u32], name: String) -> O
         workers: role.len() as u32,
         processes: ModuleProcesses::Ranks(role.to_vec()),
         counted: role.iter().map(|rank| ranks.all_calls(*rank)).sum(),
+        has_computations: false,
     }
 }

@@ -172,14 +172,17 @@ fn waits_for_cpu(
 ) -> Vec<f64> {
     let mut waits = vec![0.0; stages.len()];
     let seconds = last.elapsed_s - first.elapsed_s;
-    for process in &last.processes {
+    for (at, process) in last.processes.iter().enumerate() {
         let calls = |stage: &StageFunctions| {
             let mut called = process.functions.iter().filter(|one| one.calls > 0);
             called.any(|one| stage.functions().any(|function| *function == one.name))
         };
         let of: Vec<usize> = (0..stages.len()).filter(|at| calls(&stages[*at])).collect();
-        let before = first.processes.iter().find(|before| before.pid == process.pid);
-        let before = before.and_then(|before| before.runqueue_time_s);
+        // In recordings processes have no pid, and are in the order in which they joined.
+        let mut all = first.processes.iter().enumerate();
+        let is_same = |other: usize, pid: Option<i32>| pid == process.pid && (pid.is_some() || other == at);
+        let before = all.find(|(other, before)| is_same(*other, before.pid));
+        let before = before.and_then(|(_, before)| before.runqueue_time_s);
         let Some((before, now)) = before.zip(process.runqueue_time_s) else {
             continue;
         };
@@ -288,6 +291,7 @@ impl StageTimes {
             workers: fit.workers as u32,
             processes: ModuleProcesses::Ranks(Vec::new()),
             counted: 0.0,
+            has_computations: false,
         }
     }
 }

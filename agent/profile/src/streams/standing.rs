@@ -92,6 +92,7 @@ mod tests {
             workers: 1,
             processes: ModuleProcesses::Ranks(Vec::new()),
             counted: 0.0,
+            has_computations: false,
         };
         let end = |module| {
             vec![End {

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rules::contract::{Assessment, Contract, ModuleOutline, StreamOutline};
+use rules::contract::{Assessment, ComputationOutline, Contract, ModuleOutline, StreamOutline};
 
 use super::bottleneck::bottleneck;
 use super::counted::Names;
-use super::drift::Drift;
+use super::drift::{Drift, Drifted};
 use super::patterns::SameStream;
 use super::standing::Standing;
 use super::target::{Target, line};
@@ -25,9 +25,7 @@ const WASTE_SHARE: f64 = 0.1;
 /// Why a contract cannot be compared with a program.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NotComparable {
-    #[error(
-        "the contract's module `{0}` states a contract of its own, or several computations: those are not watched"
-    )]
+    #[error("the contract's module `{0}` states a contract of its own, which is not watched")]
     Compound(String),
     #[error("the contract's stream `{0}` has no `item`, so its bytes are not items")]
     NoSize(String),
@@ -83,17 +81,17 @@ impl ContractWatch {
                 standing: Standing::default(),
             };
         let find = |name: &String| streams.iter().find(|stream| stream.name == *name);
-        let of_module = |module: &ModuleOutline| {
-            if module.is_compound {
-                return Err(NotComparable::Compound(module.name.clone()));
-            }
-            let counted = module.takes.first().or(module.gives.first()).and_then(find);
-            let least = assessment.rate(&module.name).filter(|least| *least > 0.0);
-            let Some((stream, least)) = counted.zip(least) else {
-                return Ok(None);
+        let of_computation = |module: &ModuleOutline, one: &ComputationOutline| {
+            // An input belongs to one computation, and an output may belong to several.
+            let is_own = |stream: &&String| {
+                let mut others = module.computations.iter().filter(|other| *other != one);
+                !others.any(|other| other.gives.contains(stream))
             };
-            let is_sent = module.takes.is_empty();
-            Ok(Some(target(&module.name, least, &module.name, stream, is_sent)))
+            let sent = one.gives.iter().find(is_own);
+            let counted = one.takes.first().or(sent).and_then(find)?;
+            let least = assessment.rate(&one.feature).filter(|least| *least > 0.0)?;
+            let is_sent = one.takes.is_empty();
+            Some(target(&one.feature, least, &module.name, counted, is_sent))
         };
         let of_stream = |stream: &StreamOutline| {
             let targets = stream.to.iter().filter_map(|module| {
@@ -108,7 +106,11 @@ impl ContractWatch {
         };
         let mut targets = Vec::new();
         for module in &modules {
-            targets.extend(of_module(module)?);
+            if module.computations.is_empty() {
+                return Err(NotComparable::Compound(module.name.clone()));
+            }
+            let computations = module.computations.iter();
+            targets.extend(computations.filter_map(|one| of_computation(module, one)));
         }
         for stream in &streams {
             targets.extend(of_stream(stream));
@@ -122,7 +124,7 @@ impl ContractWatch {
             last: Vec::new(),
             recent: VecDeque::new(),
             was_violated: false,
-            drift: Drift::of(contract, assessment),
+            drift: Drift::of(contract),
         })
     }
 
@@ -155,6 +157,7 @@ impl ContractWatch {
             .targets
             .iter()
             .any(|target| target.standing.windows_violated > 0);
+        self.drift = new.drift.with(contract, &self.drift);
         (self.contract, self.targets) = (new.contract, new.targets);
         self.take_measured();
         Ok(changed)
@@ -298,7 +301,7 @@ impl ContractWatch {
         Ok(lines)
     }
 
-    /// A line for each service time of the contract that the program does not have.
+    /// A line for each service time of the contract that the program has no longer.
     fn drifted_times(&mut self, seen: &ObservedGraph) -> Vec<String> {
         let of = |module: &ObservedModule| {
             let mut targets = self.targets.iter();
@@ -309,13 +312,14 @@ impl ContractWatch {
                 .value;
             self.drift.take(&module.name, module.shares.busy, rate)
         };
-        seen.modules.iter().filter_map(of).collect()
+        let drifted: Vec<Drifted> = seen.modules.iter().filter_map(of).collect();
+        self.drift.settle(&self.contract, &drifted)
     }
 
-    /// A line for each number of the contract's streams that the program does not have. Targets follow from what was
+    /// A line for each number of the contract's streams that the program has no longer. Targets follow from what was
     /// measured then.
     fn drifted_streams(&mut self, seen: &ObservedGraph) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut drifted = Vec::new();
         let named: BTreeMap<&str, &Target> = self
             .targets
             .iter()
@@ -323,9 +327,10 @@ impl ContractWatch {
             .collect();
         for (name, target) in named {
             if let Some(stream) = target.stream_in(seen) {
-                lines.extend(self.drift.take_stream(name, stream, seen));
+                drifted.extend(self.drift.take_stream(name, stream, seen));
             }
         }
+        let lines = self.drift.settle(&self.contract, &drifted);
         if !lines.is_empty() {
             self.take_measured();
         }
@@ -335,12 +340,8 @@ impl ContractWatch {
     /// Replaces what the contract states of items in an activation by what was measured. Where no rates follow from that, the
     /// targets stay.
     fn take_measured(&mut self) {
-        let mut contract = self.contract.clone();
-        let mut items = self.drift.items();
-        let is_taken =
-            items.all(|(module, stream, items)| contract.measure_items(module, stream, items).is_ok());
-        drop(items);
-        let assessed = contract.assess().ok().filter(|_| is_taken);
+        let contract = self.as_measured();
+        let assessed = contract.assess().ok();
         let Some(Ok(new)) = assessed.map(|assessment| ContractWatch::of(&contract, &assessment)) else {
             return;
         };
@@ -361,16 +362,15 @@ impl ContractWatch {
                 holds: module.shares.holds(),
                 rate: target.standing.last?.value,
                 processes: module.processes.clone(),
-                items: self
-                    .drift
-                    .items()
-                    .filter(|(of, ..)| *of == module.name)
-                    .map(|(_, stream, items)| (stream.to_owned(), items))
-                    .collect(),
                 counted_per_s: module.counted / seen.duration_s().max(f64::MIN_POSITIVE),
             })
         };
         seen.modules.iter().filter_map(of).collect()
+    }
+
+    /// The contract with what was measured of items, in place of what it states.
+    pub(super) fn as_measured(&self) -> Contract {
+        self.drift.as_measured(&self.contract)
     }
 
     fn is_violated(&self) -> bool {
@@ -491,6 +491,7 @@ impl ContractWatch {
                     .all(|target| target.standing.windows_violated == 0),
             rates: rates.collect(),
             modules: modules.collect(),
+            points: self.drift.points().to_vec(),
             bottleneck: self.bottleneck.clone(),
         }
     }

@@ -1,6 +1,6 @@
 //! Checks the stages of the command line before anything is attached.
 
-use job::Discovery;
+use job::{Discovery, Job};
 use plan::FunctionName;
 use profile::streams::StageFunctions;
 
@@ -9,11 +9,21 @@ use crate::{commands::target, exit::Failure, rights, similar_name};
 /// # Errors
 /// If the stages make no chain, or TARGET does not have one of their functions.
 pub(super) fn check(stages: &[StageFunctions], target: Option<&str>) -> Result<(), Failure> {
-    StageFunctions::check(stages).map_err(|why| Failure::not_there(format!("--stage: {why}")))?;
+    are_a_chain(stages)?;
     let Some(target) = target.filter(|_| !stages.is_empty()) else {
         return Ok(());
     };
     let job = target::job(&mut Discovery::default(), target, false)?;
+    rights::looking(|| are_in(stages, &job)).map_err(Failure::not_permitted)?
+}
+
+pub(super) fn are_a_chain(stages: &[StageFunctions]) -> Result<(), Failure> {
+    StageFunctions::check(stages).map_err(|why| Failure::not_there(format!("--stage: {why}")))
+}
+
+/// # Errors
+/// If no process of the job has one of the functions.
+pub(in crate::commands) fn are_in(stages: &[StageFunctions], job: &Job) -> Result<(), Failure> {
     let unknown = |function: &FunctionName| {
         let mut spaces = job.members.iter().map(|member| &member.space);
         let first = spaces.next()?;
@@ -25,16 +35,13 @@ pub(super) fn check(stages: &[StageFunctions], target: Option<&str>) -> Result<(
         let near = near.map_or_else(String::new, |near| format!("; {near}"));
         Some(format!("{why}{near}"))
     };
-    let look = || {
-        let mut all = stages.iter().flat_map(|stage| {
-            let functions = stage.functions();
-            functions.map(|function| (&stage.name, FunctionName::from(function.as_str())))
-        });
-        all.find_map(|(stage, function)| {
-            let why = unknown(&function)?;
-            Some(format!("--stage {stage}: {why}\nnothing was attached"))
-        })
-    };
-    let mistake = rights::looking(look).map_err(Failure::not_permitted)?;
-    mistake.map_or(Ok(()), |why| Err(Failure::not_there(why)))
+    for stage in stages {
+        let names = stage.functions();
+        let mut unknown = names.filter_map(|function| unknown(&FunctionName::from(function.as_str())));
+        if let Some(why) = unknown.next() {
+            let message = format!("--stage {}: {why}\nnothing was attached", stage.name);
+            return Err(Failure::not_there(message));
+        }
+    }
+    Ok(())
 }

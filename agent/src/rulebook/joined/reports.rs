@@ -1,4 +1,4 @@
-//! What a session on an MPI job would have reported, second by second: contracts are judged by it.
+//! What a session on an MPI job, or on stages, would have reported, second by second: contracts are judged by it.
 
 use std::collections::BTreeMap;
 
@@ -28,16 +28,22 @@ struct Reported {
     next_ns: u64,
     /// The last record was of messages: those of all pairs have been read, after all totals.
     was_sent: bool,
+    /// A report waits for the messages of its second, which come last.
+    has_messages: bool,
 }
 
-/// A report for each second.
+/// A report for each second; `has_messages` if that is of an MPI job, whose messages it waits for.
 ///
 /// # Errors
 /// If a file is no recording. A later error is where a recording is damaged.
 pub(crate) fn rank_reports(
     recordings: &[(String, Vec<u8>)],
+    has_messages: bool,
 ) -> Result<impl Iterator<Item = Result<RankReport, Unreadable>>, Unreadable> {
-    let mut job = Reported::default();
+    let mut job = Reported {
+        has_messages,
+        ..Reported::default()
+    };
     let merge = merged(recordings)?;
     Ok(merge.filter_map(move |merged| match merged {
         Err(broken) => Some(Err(named(recordings, broken))),
@@ -54,7 +60,8 @@ impl Reported {
     fn is_complete(&self, next: &Record) -> bool {
         let is_due = self.start_ns.is_some() && self.now_ns >= self.next_ns;
         let was_sent = self.was_sent && !matches!(next, Record::Sent { .. });
-        let is_overdue = matches!(next, Record::Tick { .. }) && self.now_ns >= self.next_ns + EVERY_NS;
+        let waits_ns = if self.has_messages { EVERY_NS } else { 0 };
+        let is_overdue = matches!(next, Record::Tick { .. }) && self.now_ns >= self.next_ns + waits_ns;
         is_due && (was_sent || is_overdue)
     }
 
@@ -172,6 +179,22 @@ mod tests {
         (4, 5, 10),
     ];
 
+    /// Two probes for each function: its calls, and the time in it.
+    fn probes(functions: &[&str], write: &mut impl FnMut(Record)) {
+        for (at, name) in (0..).zip(functions) {
+            for (probe, place) in [(2 * at, ProbePlace::Entry), (2 * at + 1, ProbePlace::Span)] {
+                let definition = ProbeDefinition {
+                    name: (*name).to_owned(),
+                    function: (*name).to_owned(),
+                    place,
+                    captures: Vec::new(),
+                };
+                let probe = ProbeKey(probe);
+                write(Record::ProbeDefined { probe, definition });
+            }
+        }
+    }
+
     /// A recording of the program `pipeline` for this many seconds, in the last of which nothing is sent.
     fn pipeline(seconds: u64, still: u64) -> (String, Vec<u8>) {
         let mut writer = RecordingWriter::new(&Header::default()).unwrap();
@@ -185,18 +208,7 @@ mod tests {
             let time = Time(origin);
             write(Record::ProcessJoined { process, time, facts });
         }
-        for (at, (name, _)) in (0..).zip(RANKS[0]) {
-            for (probe, place) in [(2 * at, ProbePlace::Entry), (2 * at + 1, ProbePlace::Span)] {
-                let definition = ProbeDefinition {
-                    name: name.to_owned(),
-                    function: name.to_owned(),
-                    place,
-                    captures: Vec::new(),
-                };
-                let probe = ProbeKey(probe);
-                write(Record::ProbeDefined { probe, definition });
-            }
-        }
+        probes(&RANKS[0].map(|(name, _)| name), &mut write);
         for second in 1..=seconds {
             let time = Time(origin + second * SECOND);
             let active = second.min(seconds - still);
@@ -256,8 +268,8 @@ mod tests {
 
     fn judged(recording: (String, Vec<u8>), rate: &str) -> (Vec<String>, ContractFollower) {
         let contract = Contract::parse(&FILM.replace("RATE", rate)).unwrap();
-        let mut follower = ContractFollower::of(&contract).unwrap();
-        let reports = rank_reports(&[recording])
+        let mut follower = ContractFollower::of(&contract, &[]).unwrap();
+        let reports = rank_reports(&[recording], true)
             .unwrap()
             .collect::<Result<Vec<_>, _>>()
             .unwrap();
@@ -291,6 +303,78 @@ mod tests {
             ),
             "{bottleneck}"
         );
+    }
+
+    /// A recording of two processes for this many seconds, each of which is a stage.
+    fn chain(seconds: u64) -> (String, Vec<u8>) {
+        // Process, function, calls a second, share of the time.
+        const CALLS: [(u32, &str, u64, f64); 4] = [
+            (0, "read_scene", 10, 0.1),
+            (0, "put_scene", 10, 0.9),
+            (1, "take_scene", 10, 0.02),
+            (1, "render_scene", 10, 0.9),
+        ];
+        let mut writer = RecordingWriter::new(&Header::default()).unwrap();
+        let mut write = |record| writer.write(&record).unwrap();
+        for process in [0, 1].map(ProcessId) {
+            let (time, facts) = (Time(0), ProcessFacts::default());
+            write(Record::ProcessJoined { process, time, facts });
+        }
+        probes(&CALLS.map(|(_, name, ..)| name), &mut write);
+        for second in 0..=seconds {
+            let time = Time(second * SECOND);
+            // The second process waits for a CPU for a tenth of its time.
+            for (process, waits_ns) in [(0, 0), (1, SECOND / 10)] {
+                write(Record::Counter {
+                    process: Some(ProcessId(process)),
+                    measure: Measure::RunqueueTime,
+                    time,
+                    total: second * waits_ns,
+                });
+            }
+            for (at, (process, _, per_s, share)) in (0..).zip(CALLS) {
+                for (probe, share) in [(2 * at, 0.0), (2 * at + 1, share)] {
+                    write(Record::ProbeTotals {
+                        probe: ProbeKey(probe),
+                        process: ProcessId(process),
+                        time,
+                        count: per_s * second,
+                        duration_sum_ns: (share * (second * SECOND) as f64) as u64,
+                    });
+                }
+            }
+            write(Record::Tick { time });
+        }
+        ("chain.rec".to_owned(), writer.finish())
+    }
+
+    #[test]
+    fn a_recording_of_stages_is_judged_by_the_calls_of_their_functions() {
+        let source = "contract: chain\nstreams: {scenes: {from: read, to: render}}\n\
+                      modules: {read: {gives: {scenes: 1}}, render: {takes: [scenes]}}\nrequire: [render >= 12/s]\n";
+        let contract = Contract::parse(source).unwrap();
+        let stages = ["read=read_scene,,put_scene", "render=render_scene,take_scene"];
+        let stages = stages.map(|stage| stage.parse().unwrap());
+        let mut follower = ContractFollower::of(&contract, &stages).unwrap();
+        let recordings = [chain(20)];
+        let reports = rank_reports(&recordings, false).unwrap();
+        let lines = reports.flat_map(|report| follower.take(report.unwrap()));
+        let lines: Vec<String> = lines.collect();
+        let [violated, bottleneck] = &lines[..] else {
+            panic!("{lines:#?}");
+        };
+        assert!(
+            violated.ends_with("render: 10/s of 12/s, violated; also read, scenes"),
+            "{violated}"
+        );
+        assert!(
+            bottleneck.contains(
+                "render holds the pipeline up: busy 88 % of the time, 10 % waiting for a CPU; read is blocked"
+            ),
+            "{bottleneck}"
+        );
+        // A report for each of twenty seconds: five in the first window, and four in each of the others.
+        assert_eq!(follower.view().summary.windows, 4);
     }
 
     /// What `attach --record` wrote of the program `pipeline`, whose renderers take 60 ms: `2 1 60000 5000 1244`. Only
@@ -354,11 +438,11 @@ mod tests {
     #[test]
     fn recordings_without_messages_and_damaged_ones_make_no_window() {
         let contract = Contract::parse(&FILM.replace("RATE", "1")).unwrap();
-        let mut follower = ContractFollower::of(&contract).unwrap();
+        let mut follower = ContractFollower::of(&contract, &[]).unwrap();
         let (name, mut bytes) = pipeline(40, 0);
-        assert!(rank_reports(&[(name.clone(), vec![1, 2, 3])]).is_err());
+        assert!(rank_reports(&[(name.clone(), vec![1, 2, 3])], true).is_err());
         bytes.truncate(bytes.len() / 2);
-        let reports: Vec<_> = rank_reports(&[(name, bytes)]).unwrap().collect();
+        let reports: Vec<_> = rank_reports(&[(name, bytes)], true).unwrap().collect();
         assert!(matches!(reports.last(), Some(Err(_))), "{reports:?}");
         let (_, still) = judged(pipeline(40, 40), "1");
         let view = still.view();

@@ -35,7 +35,7 @@ impl ContractReader<'_, '_> {
             for item in items {
                 match measured(item) {
                     Some(times) => points.extend(self.calibrated(name, times, out)),
-                    None => points.extend(self.operating_point(item, &powers)),
+                    None => points.extend(self.operating_point(item, &powers, &out.machines)),
                 }
             }
             out.works.push(Work {
@@ -101,20 +101,16 @@ impl ContractReader<'_, '_> {
         &mut self,
         tree: &Tree,
         powers: &BTreeMap<String, Dimension>,
+        machines: &[Machine],
     ) -> Option<OperatingPoint> {
         let YamlNode::Mapping(all) = &tree.node else {
             crate::file::lower::wrong_shape(tree, "a work", "amounts by metric", self.wrong);
             return None;
         };
-        let mut point = OperatingPoint {
-            properties: BTreeMap::new(),
-            time_s: None,
-            amounts: BTreeMap::new(),
-            overlapped: false,
-        };
+        let mut point = OperatingPoint::default();
         for (key, value) in all {
             match key.raw.as_str() {
-                "if" => point.properties = numbers(&self.amounts(value, "`if`")),
+                "if" => self.conditions(value, machines, &mut point),
                 "time" => point.time_s = Some(self.positive(value, Dimension::TIME, "a service time")?),
                 "combine" => {
                     let word = text(value, self.wrong)?;
@@ -191,10 +187,8 @@ impl ContractReader<'_, '_> {
         };
         out.calibrations.push(calibration);
         Some(OperatingPoint {
-            properties: BTreeMap::new(),
-            time_s: None,
             amounts: named,
-            overlapped: false,
+            ..OperatingPoint::default()
         })
     }
 

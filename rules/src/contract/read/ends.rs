@@ -1,6 +1,6 @@
 //! Whether the streams and modules of a contract file agree on who sends and who receives.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::super::exact::Exact;
 use super::super::model::{Contract, Module, Stream, SubContract};
@@ -22,7 +22,7 @@ impl ContractReader<'_, '_> {
                     self.mapped(module, part, at, out);
                     used_by_part(part, at, out)
                 }
-                None => self.used_by_computations(module, out),
+                None => used_by_computations(module),
             };
             for (index, stream) in out.streams.iter().enumerate() {
                 self.agree(
@@ -41,34 +41,6 @@ impl ContractReader<'_, '_> {
             }
         }
         self.fed(out);
-    }
-
-    /// An input belongs to exactly one computation (1), (2).
-    fn used_by_computations(&mut self, module: &Module, out: &Contract) -> Used {
-        let mut taken: BTreeMap<usize, &str> = BTreeMap::new();
-        for computation in &module.computations {
-            for stream in &computation.takes {
-                let Some(first) = taken.insert(*stream, &computation.name) else {
-                    continue;
-                };
-                let message = format!(
-                    "`{}` takes the stream `{}` twice; an input belongs to exactly one computation, once",
-                    module.name, out.streams[*stream].name
-                );
-                let help = format!("leave it out of `{first}` or of `{}`", computation.name);
-                let help = (first != computation.name).then_some(help);
-                let wrong = Diagnostic::wrong("E0171", module.span, message);
-                self.wrong.push(wrong.help_if(help));
-            }
-        }
-        let given = module
-            .computations
-            .iter()
-            .flat_map(|computation| &computation.gives);
-        Used {
-            taken: taken.into_keys().collect(),
-            given: given.map(|(stream, _)| *stream).collect(),
-        }
     }
 
     /// `ends` has for the receiving and the sending side what the stream says and what the module says.
@@ -139,6 +111,14 @@ impl ContractReader<'_, '_> {
             );
             self.push("E0170", module.span, message);
         }
+    }
+}
+
+fn used_by_computations(module: &Module) -> Used {
+    let all = module.computations.iter();
+    Used {
+        taken: all.clone().flat_map(|it| &it.takes).copied().collect(),
+        given: all.flat_map(|it| &it.gives).map(|(stream, _)| *stream).collect(),
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::model::{
     Computation, Contract, Module, ModuleKind, ModulePlace, Stream, SubContract, Workers,
 };
 use super::{ContractReader, entries};
-use crate::diag::{Diagnostic, did_you_mean};
+use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::lower::{Fields, formula, text};
 use crate::file::yaml::Tree;
 use crate::lang::ast::Node;
@@ -108,14 +108,14 @@ impl ContractReader<'_, '_> {
             _ => ModuleKind::Sequential,
         };
         let part = self.part(&fields, out);
-        let mut computations = Vec::new();
+        let (mut computations, mut taken) = (Vec::new(), BTreeMap::new());
         match fields.get("computations") {
             Some(tree) => {
                 for (key, tree) in entries(tree, "`computations`", self.wrong) {
                     let Some(fields) = Fields::of(tree, &keys::COMPUTATION, self.wrong) else {
                         continue;
                     };
-                    computations.push(self.computation(key.raw.clone(), &fields));
+                    computations.push(self.computation(key, &fields, &mut taken));
                 }
                 let direct = ["takes", "gives", "work"]
                     .iter()
@@ -126,7 +126,10 @@ impl ContractReader<'_, '_> {
                 }
             }
             None if fields.get("contract").is_some() => {}
-            None => computations.push(self.computation(String::new(), &fields)),
+            None => computations.push(Computation {
+                name: String::new(),
+                ..self.computation(name, &fields, &mut taken)
+            }),
         }
         let workers = fields.get("workers").and_then(|value| self.workers(value));
         if let (Some(_), ModuleKind::Sequential) = (&workers, kind) {
@@ -152,16 +155,41 @@ impl ContractReader<'_, '_> {
             part,
             workers,
             efficiency,
+            measured_s: None,
             place,
         })
     }
 
-    fn computation(&mut self, name: String, fields: &Fields<'_>) -> Computation {
-        let takes = fields
+    /// `taken` has the inputs of the module's other computations, with their places: each input belongs to exactly one,
+    /// (1) and (2) of the source.
+    fn computation(
+        &mut self,
+        name: &Text,
+        fields: &Fields<'_>,
+        taken: &mut BTreeMap<usize, (String, Span)>,
+    ) -> Computation {
+        let names = fields
             .get("takes")
             .map(|value| self.names(value))
             .unwrap_or_default();
-        let takes = takes.iter().filter_map(|name| self.stream(name)).collect();
+        let mut takes = Vec::new();
+        for input in &names {
+            let Some(stream) = self.stream(input) else {
+                continue;
+            };
+            takes.push(stream);
+            let Some((first, place)) = taken.insert(stream, (name.raw.clone(), input.span)) else {
+                continue;
+            };
+            let message = format!(
+                "the stream `{}` is taken twice; an input belongs to exactly one computation, once",
+                input.raw
+            );
+            let help = format!("leave it out of `{first}` or of `{}`", name.raw);
+            let wrong = Diagnostic::wrong("E0171", input.span, message).at(place, "taken here, too");
+            self.wrong
+                .push(wrong.help_if((first != name.raw).then_some(help)));
+        }
         let mut gives = Vec::new();
         if let Some(tree) = fields.get("gives") {
             for (name, value) in entries(tree, "`gives`", self.wrong) {
@@ -175,7 +203,7 @@ impl ContractReader<'_, '_> {
             .text("work", self.wrong)
             .and_then(|name| self.index(|it| &it.works, "work", &name));
         Computation {
-            name,
+            name: name.raw.clone(),
             takes,
             gives,
             work,

@@ -1,5 +1,6 @@
 //! Contract files: YAML to a [`Contract`], with all errors at their places.
 
+mod conditions;
 mod deploy;
 mod ends;
 mod graph;
@@ -94,6 +95,7 @@ fn contract(tree: &Tree, part: Option<&Text>, depth: usize, wrong: Wrong<'_>) ->
         return None;
     }
     reader.ends(&out);
+    reader.measurable(&out);
     if reader.wrong.len() > before {
         return None;
     }

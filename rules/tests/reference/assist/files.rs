@@ -44,7 +44,7 @@ fn mistakes_are_reported_at_their_places() {
             "takes: [groups]",
             "takes: [groups, groups]",
             "E0171",
-            "C4",
+            "groups",
             "exactly one computation",
         ),
         (
@@ -140,6 +140,24 @@ fn mistakes_are_reported_at_their_places() {
         assert_eq!(&source[span.start..span.end], underlined, "{rendered}");
         has(&rendered, &[text]);
     }
+}
+
+#[test]
+fn an_input_of_two_computations_is_shown_at_both() {
+    let several = "C4: {computations: {pack: {takes: [groups]}, count: {takes: [groups]}}}";
+    let text = refused(&FILE.replace("C4: {takes: [groups]}", several));
+    let line = "  10 |   C4: {computations: {pack: {takes: [groups]}, count: {takes: [groups]}}}";
+    has(
+        &text,
+        &[
+            "error[E0171]: the stream `groups` is taken twice",
+            "contract.yaml:10:64",
+            "contract.yaml:10:38",
+            line,
+            "taken here, too",
+            "leave it out of `pack` or of `count`",
+        ],
+    );
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn agree(simulation: &Simulation, expected: impl Fn(&str) -> Option<f64>) -> Res
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(2_000))]
 
     #[test]
     fn s3_39_steady_rates_and_deadlocks_are_those_of_the_simulator(program in program(), seed in any::<u64>()) {
@@ -274,40 +274,6 @@ proptest! {
         let run = simulated(&contract, slowest, BUFFER, scenario);
         let agreed = as_expected(&run).or_else(|_| as_expected(&simulated(&contract, slowest, 16 * BUFFER, scenario)));
         prop_assert!(agreed.is_ok(), "{agreed:?}\n{source}");
-    }
-
-    /// Receivers on demand share what is sent by how fast they are. Their share, given to the solver, determines
-    /// all else.
-    #[test]
-    fn s3_eq_32_receivers_on_demand_share_what_is_sent(times in prop::collection::vec(1_u64..20, 2..5), source_time in 1_u64..20, seed in any::<u64>()) {
-        let workers: Vec<String> = (0..times.len()).map(|at| format!("W{at}")).collect();
-        let names = workers.join(", ");
-        let gives = |at: usize| format!("  W{at}: {{takes: [tasks], gives: {{results: 1}}, work: w{at}}}\n");
-        let source = format!(
-            "contract: farm\nstreams:\n  tasks: {{from: M0, to: [{names}], kind: on-demand}}\n  results: {{from: [{names}], to: S}}\n\
-             modules:\n  M0: {{gives: {{tasks: 1}}, work: w}}\n{}  S: {{takes: [results]}}\nwork:\n  w: {{time: {source_time}s}}\n{}",
-            (0..times.len()).map(gives).collect::<String>(),
-            times.iter().enumerate().map(|(at, time)| format!("  w{at}: {{time: {time}s}}\n")).collect::<String>(),
-        );
-        let contract = super::contract(&source);
-        let run = contract.simulate(&Scenario { items: 4_000, buffer: BUFFER, seed, ..Scenario::default() }).unwrap();
-        prop_assert!(run.stall.is_none() && run.not_expected.is_some());
-        // Either the source or all receivers are used up.
-        let used = |names: &[&str]| run.resources.iter().filter(|one| names.contains(&one.resource.as_str())).all(|one| one.utilisation > 0.99);
-        let receivers: Vec<&str> = workers.iter().map(String::as_str).collect();
-        prop_assert!(used(&["M0"]) || used(&receivers), "{:?}", run.resources);
-        let mut required = contract.clone();
-        for one in run.rates.iter().filter(|one| one.feature.starts_with('W')) {
-            let measured = format!("{} >= {:.9}/s", one.feature, one.measured);
-            prop_assert_eq!(required.require(&measured), Ok(()));
-        }
-        let assessment = required.assess().unwrap();
-        let expected = |feature: &str| match feature {
-            "tasks" => assessment.rate("M0"),
-            "results" => assessment.rate("S"),
-            module => assessment.rate(module),
-        };
-        prop_assert_eq!(agree(&run, expected), Ok(()));
     }
 
     #[test]
@@ -346,9 +312,53 @@ proptest! {
     }
 }
 
-fn cases() -> u32 {
-    match std::env::var_os("TUNEAGENT_LONG") {
-        Some(_) => 20_000,
-        None => 200,
+proptest! {
+    // A farm has one shape, and its simulation takes ten times as long as that of a drawn program.
+    #![proptest_config(cases(200))]
+
+    /// Receivers on demand share what is sent by how fast they are. Their share, given to the solver, determines
+    /// all else.
+    #[test]
+    fn s3_eq_32_receivers_on_demand_share_what_is_sent(times in prop::collection::vec(1_u64..20, 2..5), source_time in 1_u64..20, seed in any::<u64>()) {
+        let workers: Vec<String> = (0..times.len()).map(|at| format!("W{at}")).collect();
+        let names = workers.join(", ");
+        let gives = |at: usize| format!("  W{at}: {{takes: [tasks], gives: {{results: 1}}, work: w{at}}}\n");
+        let source = format!(
+            "contract: farm\nstreams:\n  tasks: {{from: M0, to: [{names}], kind: on-demand}}\n  results: {{from: [{names}], to: S}}\n\
+             modules:\n  M0: {{gives: {{tasks: 1}}, work: w}}\n{}  S: {{takes: [results]}}\nwork:\n  w: {{time: {source_time}s}}\n{}",
+            (0..times.len()).map(gives).collect::<String>(),
+            times.iter().enumerate().map(|(at, time)| format!("  w{at}: {{time: {time}s}}\n")).collect::<String>(),
+        );
+        let contract = super::contract(&source);
+        let run = contract.simulate(&Scenario { items: 4_000, buffer: BUFFER, seed, ..Scenario::default() }).unwrap();
+        prop_assert!(run.stall.is_none() && run.not_expected.is_some());
+        // Either the source or all receivers are used up.
+        let used = |names: &[&str]| run.resources.iter().filter(|one| names.contains(&one.resource.as_str())).all(|one| one.utilisation > 0.99);
+        let receivers: Vec<&str> = workers.iter().map(String::as_str).collect();
+        prop_assert!(used(&["M0"]) || used(&receivers), "{:?}", run.resources);
+        let mut required = contract.clone();
+        for one in run.rates.iter().filter(|one| one.feature.starts_with('W')) {
+            let measured = format!("{} >= {:.9}/s", one.feature, one.measured);
+            prop_assert_eq!(required.require(&measured), Ok(()));
+        }
+        let assessment = required.assess().unwrap();
+        let expected = |feature: &str| match feature {
+            "tasks" => assessment.rate("M0"),
+            "results" => assessment.rate("S"),
+            module => assessment.rate(module),
+        };
+        prop_assert_eq!(agree(&run, expected), Ok(()));
+    }
+}
+
+/// So many in each run of the tests, and 20 000 in the long ones.
+fn cases(number: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: match std::env::var_os("TUNEAGENT_LONG") {
+            Some(_) => 20_000,
+            None => number,
+        },
+        failure_persistence: None,
+        ..ProptestConfig::default()
     }
 }

@@ -6,6 +6,7 @@ mod detailed;
 mod files;
 mod laws;
 mod mapping;
+mod points;
 mod rates;
 mod remedy;
 mod solving;

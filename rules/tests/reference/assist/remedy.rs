@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::contract::{Contract, ContractStep, Remedy};
+use rules::contract::{Contract, ContractStep, Remedy, StatedNumber};
 
 use super::capacity::{FILM, capacity, used};
 use super::contract;
@@ -201,20 +201,24 @@ fn s3_33_measured_items_replace_those_that_the_contract_states() {
     let mut contract = Contract::parse(source).unwrap();
     let rate = |contract: &Contract| contract.assess().unwrap().rate("a").unwrap();
     assert_eq!(rate(&contract), 2.0);
-    contract.measure_items("b", "t", 0.25).unwrap();
+    let measure = |contract: &mut Contract, module: &str, stream: &str, items| {
+        let (module, stream) = (module.to_owned(), stream.to_owned());
+        contract.observe(&StatedNumber::Items { module, stream }, items)
+    };
+    measure(&mut contract, "b", "t", 0.25).unwrap();
     assert_eq!(rate(&contract), 4.0);
     for (module, stream, items, part) in [
         ("b", "s", 1.0, "`b` does not send on `s`"),
         ("d", "t", 1.0, "`d` does not send on `t`"),
         ("e", "t", 1.0, "`e` does not send on `t`"),
         ("b", "u", 1.0, "`b` does not send on `u`"),
-        ("b", "t", 0.0, "0 items are none"),
-        ("b", "t", -1.0, "-1 items are none"),
-        ("b", "t", f64::NAN, "NaN items are none"),
-        ("b", "t", f64::INFINITY, "inf items are none"),
+        ("b", "t", 0.0, "0 is no measured number"),
+        ("b", "t", -1.0, "-1 is no measured number"),
+        ("b", "t", f64::NAN, "NaN is no measured number"),
+        ("b", "t", f64::INFINITY, "inf is no measured number"),
     ] {
         assert_eq!(
-            contract.measure_items(module, stream, items),
+            measure(&mut contract, module, stream, items),
             Err(part.to_owned())
         );
     }
