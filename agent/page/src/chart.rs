@@ -8,7 +8,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 use profile::format::{duration, percent};
 
-use crate::model::{PacePart, SharePart, Timeline};
+use crate::model::{PacePart, TimeBand, Timeline};
 
 /// Height of the data, in pixels.
 const HEIGHT: f64 = 140.0;
@@ -180,43 +180,66 @@ fn unbroken(parts: &[PacePart]) -> Vec<Vec<PacePart>> {
     runs
 }
 
-/// Draws the shares of the time that the processes were on a CPU, waited for one, and slept, stacked.
-pub(crate) fn shares(timeline: &Timeline) -> Option<Chart> {
-    let parts = &timeline.shares;
-    let last = parts.last()?;
-    let most = parts
-        .iter()
-        .map(|part| part.cpu + part.waiting)
-        .fold(1.0, f64::max);
-    let y = |share: f64| HEIGHT * (1.0 - share / most);
-    let areas = |of: fn(&SharePart) -> (f64, f64)| {
-        let mut path = String::new();
-        for part in parts {
-            let (low, high) = of(part);
-            area(&mut path, (part.from_s, part.until_s), (y(high), y(low)));
+/// Draws the parts of the time of the processes, stacked: each area reaches from the ground to the top of its
+/// part, and those of lower parts are drawn over it.
+pub(crate) fn time_parts(timeline: &Timeline) -> Option<Chart> {
+    let chart = &timeline.time;
+    let last = chart.bands.first()?.shares.iter().rposition(Option::is_some)?;
+    let y = |share: f64| HEIGHT * (1.0 - share);
+    let mut tops: Vec<Option<f64>> = vec![Some(0.0); chart.until_s.len()];
+    let mut areas = Vec::new();
+    for band in &chart.bands {
+        for (top, share) in tops.iter_mut().zip(&band.shares) {
+            *top = top.zip(*share).map(|(top, share)| top + share);
         }
-        path
-    };
-    let mut ground = String::new();
-    for part in parts {
-        area(&mut ground, (part.from_s, part.until_s), (0.0, HEIGHT));
+        let class = format!("{} {}", band.state, band.place);
+        areas.push((class, steps(timeline, &tops, y)));
     }
-    let values = multiples(most);
+    let shares = |at: usize| -> Vec<String> {
+        let share = |band: &TimeBand| Some(format!("{} {}", band.name, percent(band.shares[at]?)));
+        chart.bands.iter().filter_map(share).collect()
+    };
+    let values = multiples(1.0);
     Some(Chart {
         text: format!(
-            "Time of the processes over the session: on a CPU, waiting for a CPU, the rest asleep; at the end {} and {}",
-            percent(last.cpu),
-            percent(last.waiting)
+            "Where the time of the processes went over the session; at the end {}",
+            shares(last).join(", ")
         ),
         height: HEIGHT,
         data: html! {
-            path .ground d=(ground) {}
+            @for (class, path) in areas.iter().rev() { path class=(class) d=(path) {} }
             (grid(timeline, values.iter().map(|value| y(*value))))
-            path .cpu d=(areas(|part| (0.0, part.cpu))) {}
-            path .wait d=(areas(|part| (part.cpu, part.cpu + part.waiting))) {}
         },
         labels: values.iter().map(|value| (y(*value), percent(*value))).collect(),
     })
+}
+
+/// The areas from the ground to the top of each bucket; a gap has none.
+fn steps(timeline: &Timeline, tops: &[Option<f64>], y: impl Fn(f64) -> f64) -> String {
+    let (mut path, digits) = (String::new(), digits(timeline));
+    let mut from_s = timeline.time.from_s;
+    let mut height = None;
+    for (top, until_s) in tops.iter().zip(&timeline.time.until_s) {
+        let top = top.map(|top| format!("{:.1}", y(top)));
+        match (&height, &top) {
+            (None, Some(top)) => append(&mut path, format_args!("M{from_s:.digits$} {HEIGHT}V{top}")),
+            (Some(_), None) => append(&mut path, format_args!("H{from_s:.digits$}V{HEIGHT}Z")),
+            (Some(before), Some(top)) if before != top => {
+                append(&mut path, format_args!("H{from_s:.digits$}V{top}"));
+            }
+            _ => {}
+        }
+        (height, from_s) = (top, *until_s);
+    }
+    if height.is_some() {
+        append(&mut path, format_args!("H{from_s:.digits$}V{HEIGHT}Z"));
+    }
+    path
+}
+
+/// Digits after the point with which times can be told apart in the shortest range.
+fn digits(timeline: &Timeline) -> usize {
+    (5.0 - end_s(timeline).log10()).ceil().clamp(0.0, 9.0) as usize
 }
 
 /// Draws a line at each labelled value.
@@ -328,5 +351,19 @@ mod tests {
             .unwrap();
         assert_eq!(line.matches('M').count(), 2, "{line}");
         assert_eq!(line.matches('L').count(), 1, "{line}");
+    }
+
+    #[test]
+    fn a_stacked_area_ends_where_nothing_was_measured() {
+        let timeline = Timeline {
+            end_s: 4.0,
+            time: crate::model::TimeChart {
+                until_s: vec![1.0, 2.0, 3.0, 4.0],
+                ..Default::default()
+            },
+            ..Timeline::default()
+        };
+        let path = steps(&timeline, &[Some(0.5), Some(0.5), None, Some(1.0)], |share| share);
+        assert_eq!(path, "M0.00000 140V0.5H2.00000V140ZM3.00000 140V1.0H4.00000V140Z");
     }
 }

@@ -226,15 +226,15 @@ fn finding(finding: &FindingBlock) -> Markup {
     }
 }
 
-/// Draws the charts; `None` if neither iterations nor shares were measured over time.
+/// Draws the charts; `None` if neither iterations nor the time of the processes were measured.
 fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
     let pace = chart::pace(timeline);
-    let shares = chart::shares(timeline);
+    let time = chart::time_parts(timeline);
     let ranks = match timeline.ranks.is_empty() {
         true => None,
         false => Some(ranks(timeline)?),
     };
-    if pace.is_none() && shares.is_none() {
+    if pace.is_none() && time.is_none() {
         return Ok(None);
     }
     let steps = Steps::of(timeline);
@@ -248,13 +248,13 @@ fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
             @if let Some(pace) = &pace {
                 figure { figcaption { "time of one iteration; hatched: not measured" } (chart::drawn(timeline, pace)) }
             }
-            @if let Some(shares) = &shares {
+            @if let Some(time) = &time {
                 figure {
                     figcaption .legend {
-                        "time of the processes"
-                        span { i .cpu {} "on a CPU" } span { i .wait {} "waiting for a CPU" } span { i .rest {} "asleep" }
+                        "where the time of the processes went; hatched: not measured"
+                        @for band in &timeline.time.bands { span { i class={ (band.state) " " (band.place) } {} (band.name) } }
                     }
-                    (chart::drawn(timeline, shares))
+                    (chart::drawn(timeline, time))
                 }
             }
             @if let Some(ranks) = &ranks {

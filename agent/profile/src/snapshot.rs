@@ -6,6 +6,7 @@ mod functions;
 mod matrix;
 mod openmp;
 pub mod outcome;
+mod time;
 mod tuning;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use self::{
     functions::{FunctionTotals, Histogram},
     matrix::{MatrixView, Messages, PairView, RankMessages},
     openmp::{RegionsView, TeamsView},
+    time::{TimeBucket, TimeByMpi, TimeParts, TimeView},
     tuning::{ChangeView, FindingView, GuardView, RULE_VALUES_MAX, Reaction, RuleValue, RuleView, Standing},
 };
 
@@ -43,6 +45,8 @@ pub struct Snapshot {
     pub period: Duration,
     /// In the order of ranks.
     pub processes: Vec<ProcessView>,
+    /// Where the time of all processes went.
+    pub time: TimeView,
     /// CPUs that the processes may use in total, and CPUs online; `None` if they could not be read.
     pub cpus: Option<CpusView>,
     /// How far the program is; `None` if nothing says so.

@@ -195,7 +195,7 @@ impl Screen {
         }
         let mut snapshot = views.snapshot();
         if self.web.is_some() {
-            views.add_loads(&mut snapshot.processes);
+            views.add_series(&mut snapshot);
         }
         let is_followed = self.web.as_ref().is_some_and(|web| web.is_followed());
         if is_followed || is_due && self.painter.wants_call_sites() {

@@ -242,7 +242,15 @@ impl Iterations {
         }
     }
 
+    /// Memory of the parts at most, in bytes: they and a new one.
+    #[cfg(test)]
+    pub(crate) const PARTS_BYTES_MAX: usize = (PARTS + 1) * size_of::<Pace>();
+
     fn enter(&mut self, one: Pace) {
+        if self.parts.len() == self.parts.capacity() {
+            self.parts
+                .reserve_exact(self.parts.len().max(4).min(PARTS + 1 - self.parts.len()));
+        }
         self.parts.push(one);
         let from_ns = self.first_ns().unwrap_or_default();
         let number = |pace: &Pace, part_ns: u64| pace.until_ns.saturating_sub(from_ns) / part_ns;
