@@ -214,32 +214,43 @@ pub(crate) fn time_parts(timeline: &Timeline) -> Option<Chart> {
     })
 }
 
-/// The areas from the ground to the top of each bucket; a gap has none.
+/// The areas from the ground to the top of each bucket; a gap has none. Steps are relative and in whole pixels, as
+/// absolute numbers would be most of what a live page sends.
 fn steps(timeline: &Timeline, tops: &[Option<f64>], y: impl Fn(f64) -> f64) -> String {
-    let (mut path, digits) = (String::new(), digits(timeline));
-    let mut from_s = timeline.time.from_s;
-    let mut height = None;
+    // Times can be told apart in the shortest range that a reader can choose.
+    let digits = (4.0 - end_s(timeline).log10()).ceil().clamp(0.0, 9.0) as usize;
+    let scale = 10f64.powi(digits as i32);
+    let x = |seconds: f64| (seconds * scale).round();
+    let ground = HEIGHT as i64;
+    let mut path = String::new();
+    // The pen's place; `None` in a gap.
+    let mut pen: Option<(f64, i64)> = None;
+    let mut from = x(timeline.time.from_s);
+    let across = |to: f64, from: f64| (to - from) / scale;
     for (top, until_s) in tops.iter().zip(&timeline.time.until_s) {
-        let top = top.map(|top| format!("{:.1}", y(top)));
-        match (&height, &top) {
-            (None, Some(top)) => append(&mut path, format_args!("M{from_s:.digits$} {HEIGHT}V{top}")),
-            (Some(_), None) => append(&mut path, format_args!("H{from_s:.digits$}V{HEIGHT}Z")),
-            (Some(before), Some(top)) if before != top => {
-                append(&mut path, format_args!("H{from_s:.digits$}V{top}"));
+        let top = top.map(|top| y(top).round() as i64);
+        pen = match (pen, top) {
+            (Some((at, height)), Some(top)) if height == top => Some((at, top)),
+            (Some((at, height)), Some(top)) => {
+                append(&mut path, format_args!("h{}v{}", across(from, at), top - height));
+                Some((from, top))
             }
-            _ => {}
-        }
-        (height, from_s) = (top, *until_s);
+            (Some((at, _)), None) => {
+                append(&mut path, format_args!("h{}V{ground}Z", across(from, at)));
+                None
+            }
+            (None, Some(top)) => {
+                append(&mut path, format_args!("M{} {ground}V{top}", from / scale));
+                Some((from, top))
+            }
+            (None, None) => None,
+        };
+        from = x(*until_s);
     }
-    if height.is_some() {
-        append(&mut path, format_args!("H{from_s:.digits$}V{HEIGHT}Z"));
+    if let Some((at, _)) = pen {
+        append(&mut path, format_args!("h{}V{ground}Z", across(from, at)));
     }
     path
-}
-
-/// Digits after the point with which times can be told apart in the shortest range.
-fn digits(timeline: &Timeline) -> usize {
-    (5.0 - end_s(timeline).log10()).ceil().clamp(0.0, 9.0) as usize
 }
 
 /// Draws a line at each labelled value.
@@ -363,7 +374,7 @@ mod tests {
             },
             ..Timeline::default()
         };
-        let path = steps(&timeline, &[Some(0.5), Some(0.5), None, Some(1.0)], |share| share);
-        assert_eq!(path, "M0.00000 140V0.5H2.00000V140ZM3.00000 140V1.0H4.00000V140Z");
+        let path = steps(&timeline, &[Some(7.0), Some(5.0), None, Some(0.0)], |top| top);
+        assert_eq!(path, "M0 140V7h1v-2h1V140ZM3 140V0h1V140Z");
     }
 }

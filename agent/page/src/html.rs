@@ -363,16 +363,12 @@ fn class(is_number: bool) -> &'static str {
 fn cell(cell: &Cell, is_number: bool) -> Markup {
     // Shares with all their digits would be most of the data that a live page sends.
     let rounded = |share: f64| (share * 1e4).round() / 1e4;
-    let number = cell.number.map(|number| {
-        if cell.bar.is_some() {
-            rounded(number)
-        } else {
-            number
-        }
-    });
+    // The script sorts by the bar, if there is one.
+    let number = cell.number.filter(|_| cell.bar.is_none());
     html! {
         td class=(class(is_number)) data-n=[number] {
-            @if let Some(bar) = cell.bar { meter min="0" max="1" value=(rounded(bar)) { } }
+            // From 0 to 1.
+            @if let Some(bar) = cell.bar { meter value=(rounded(bar)) { } }
             (cell.text)
         }
     }

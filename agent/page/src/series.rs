@@ -7,8 +7,8 @@ use report::view;
 
 use crate::model::{PacePart, RankRow, TimeBand, TimeChart, Timeline, TimelineMark};
 
-/// Number of parts of the run.
-const PARTS: usize = 240;
+/// Number of parts of the run in the heat map: twice as many as a process has.
+const PARTS: usize = 128;
 /// Maximum number of rows in the heat map of ranks over time.
 const RANKS_MAX: usize = 512;
 
@@ -65,11 +65,12 @@ fn resampled(process: &ProcessView, end_s: f64, of: fn(&LoadView) -> Option<f64>
     let first_s = last_s - process.watched_ns as f64 / 1e9;
     let middle = |part: usize| (part as f64 + 0.5) * end_s / PARTS as f64;
     let at = |time_s: f64| {
-        let part = process
+        let ended = process
             .load
-            .iter()
-            .find(|part| part.until.as_secs_f64() >= time_s);
-        of(part.filter(|_| time_s >= first_s)?)
+            .partition_point(|part| part.until.as_secs_f64() < time_s);
+        let share = of(process.load.get(ended).filter(|_| time_s >= first_s)?)?;
+        // More digits are noise, and most of the page's data.
+        Some((share * 1e3).round() / 1e3)
     };
     (0..PARTS).map(|part| at(middle(part))).collect()
 }

@@ -7,9 +7,11 @@ use profile::{
     TimeByMpi, TimeParts, TimeView,
 };
 
+use self::large::of_ranks;
 use super::{file, page, sections};
 
 mod firefox;
+mod large;
 mod pictures;
 mod range;
 mod schema;
@@ -235,36 +237,6 @@ fn compressed(text: &str) -> usize {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap().len()
-}
-
-/// A session with `count` ranks, whose numbers differ between ranks and between seconds.
-fn of_ranks(count: u32, second: u32) -> Snapshot {
-    let mut large = session();
-    // Random numbers (Park and Miller, 1988), because equal ones would compress too well.
-    let mut seed = u64::from(second + 1);
-    let mut share = || {
-        seed = seed * 48271 % 0x7fff_ffff;
-        seed as f64 / f64::from(0x7fff_ffff)
-    };
-    large.processes = (0..count).map(rank).collect();
-    for process in &mut large.processes {
-        for part in &mut process.load {
-            (part.mpi, part.cpu) = (Some(share()), Some(share()));
-        }
-        process.overall = Some(Rates {
-            mpi: Some(share()),
-            cpu: share(),
-            runqueue: share(),
-            ..Rates::default()
-        });
-    }
-    let sent = (0..10_000.min(count * count)).map(|number| pair(number % count, number / count));
-    large.matrix = Some(MatrixView {
-        sent: sent.collect(),
-        ..MatrixView::default()
-    });
-    large.elapsed = Duration::from_secs(20 + u64::from(second));
-    large
 }
 
 #[test]
