@@ -128,7 +128,10 @@ pub fn live(page: &PageModel, sections: &[PageSection], newest: &str) -> String 
         link rel="stylesheet" href="/page.css";
     };
     let status = html! {
-        p .status { span id="connection" role="status" data-since=(newest) { "live, with JavaScript" } }
+        p .status {
+            span id="connection" role="status" data-since=(newest) { "live, with JavaScript" } " "
+            span id="newest" aria-live="polite" {}
+        }
     };
     let end = html! { script type="module" src="/page.js" {} };
     document(page, (&head, &status), sections, &end).into_string()

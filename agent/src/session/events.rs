@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     control::PendingRequest,
+    http::LiveMark,
     rulebook::{Act, Time},
 };
 
@@ -53,6 +54,12 @@ impl Session {
             Effect::SayDetail(_) if !self.options.is_verbose => {}
             Effect::SayWhen(line) | Effect::SayDetail(line) => self.screen.say_when(&line),
             Effect::Trace(kind, name, text) => {
+                self.screen.mark(|| LiveMark {
+                    at_s: self.start.since_armed().as_secs_f64(),
+                    kind: kind.name(),
+                    rule: name.clone(),
+                    text: text.clone(),
+                });
                 if let Some(trace) = self.screen.trace() {
                     trace.mark(kind.name(), &name, &text, monotonic_ns());
                 }

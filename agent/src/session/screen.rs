@@ -11,7 +11,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use super::{Options, Outputs, budget::TICK, views::Views};
 use crate::{
     exit::Failure,
-    http::{self, Published, ServedPages, Token, Web},
+    http::{self, LiveMark, Published, ServedPages, Token, Web},
     rulebook::Time,
 };
 
@@ -147,6 +147,13 @@ impl Screen {
         ));
         self.web = Some(web);
         Ok(Some(line))
+    }
+
+    /// Sends a finding, a change or a verdict to browsers.
+    pub(super) fn mark(&self, mark: impl FnOnce() -> LiveMark) {
+        if let Some(web) = &self.web {
+            web.mark(mark());
+        }
     }
 
     /// Gives browsers the last values. What they show stays readable without us.
