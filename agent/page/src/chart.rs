@@ -217,7 +217,7 @@ pub(crate) fn time_parts(timeline: &Timeline) -> Option<Chart> {
 /// The areas from the ground to the top of each bucket; a gap has none. Steps are relative and in whole pixels, as
 /// absolute numbers would be most of what a live page sends.
 fn steps(timeline: &Timeline, tops: &[Option<f64>], y: impl Fn(f64) -> f64) -> String {
-    // Times can be told apart in the shortest range that a reader can choose.
+    // A pixel of the complete run has ten different times: a reader may choose a short range.
     let digits = (4.0 - end_s(timeline).log10()).ceil().clamp(0.0, 9.0) as usize;
     let scale = 10f64.powi(digits as i32);
     let x = |seconds: f64| (seconds * scale).round();

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::model::{MessageMatrix, RankRow};
 
 /// Size of the palette. Its first colour is transparent and represents cells without a measurement. The others are
-/// steps of 1.6 %: finer ones cannot be told apart, and noise in them would be most of what a live page sends.
+/// steps of 1.6 %: readers cannot distinguish finer ones, and noise in them would be most of what a live page sends.
 const COLOURS: usize = 64;
 
 /// Samples of the colour map Cividis. Its lightness rises evenly, and it looks the same with the common kinds

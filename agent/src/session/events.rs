@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     control::PendingRequest,
-    http::LiveMark,
     rulebook::{Act, Time},
 };
 
@@ -54,15 +53,8 @@ impl Session {
             Effect::SayDetail(_) if !self.options.is_verbose => {}
             Effect::SayWhen(line) | Effect::SayDetail(line) => self.screen.say_when(&line),
             Effect::Trace(kind, name, text) => {
-                self.screen.mark(|| LiveMark {
-                    at_s: self.start.since_armed().as_secs_f64(),
-                    kind: kind.name(),
-                    rule: name.clone(),
-                    text: text.clone(),
-                });
-                if let Some(trace) = self.screen.trace() {
-                    trace.mark(kind.name(), &name, &text, monotonic_ns());
-                }
+                let at = self.start.since_armed();
+                self.screen.mark(kind.name(), &name, &text, at);
             }
             Effect::Record(kind, name, text) => {
                 self.rules.record_mark(kind, &name, &text, monotonic_ns());

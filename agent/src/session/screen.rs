@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
-use job::Namer;
+use job::{Namer, monotonic_ns};
 use profile::Snapshot;
 use report::Trace;
 use report::view::{self, Input, Keys, Painter, UserRequest};
@@ -149,10 +149,18 @@ impl Screen {
         Ok(Some(line))
     }
 
-    /// Sends a finding, a change or a verdict to browsers.
-    pub(super) fn mark(&self, mark: impl FnOnce() -> LiveMark) {
+    /// A rule found, changed or judged something, `at` after the probes were armed: for the trace and for browsers.
+    pub(super) fn mark(&mut self, kind: &'static str, rule: &str, text: &str, at: Duration) {
+        if let Some(trace) = self.trace() {
+            trace.mark(kind, rule, text, monotonic_ns());
+        }
         if let Some(web) = &self.web {
-            web.mark(mark());
+            web.mark(LiveMark {
+                at_s: at.as_secs_f64(),
+                kind,
+                rule: rule.to_owned(),
+                text: text.to_owned(),
+            });
         }
     }
 
