@@ -136,12 +136,16 @@ pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
         true => powers(low, high),
         false => multiples(high),
     };
-    let (mut ground, mut line) = (String::new(), String::new());
+    let (mut ground, mut band, mut line) = (String::new(), String::new(), String::new());
+    // The axis is that of the means; one long iteration reaches beyond it.
+    let within = |seconds: f64| y(seconds.clamp(low, high));
     for run in unbroken(parts) {
         let (first, last) = (run[0], run[run.len() - 1]);
         area(&mut ground, (first.from_s, last.until_s), (0.0, HEIGHT));
         for (number, part) in run.iter().enumerate() {
             let letter = if number == 0 { 'M' } else { 'L' };
+            let ends = (within(part.most_s), within(part.least_s));
+            area(&mut band, (part.from_s, part.until_s), ends);
             let y = y(part.mean_s);
             append(
                 &mut line,
@@ -152,15 +156,17 @@ pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
     let log = if is_logarithmic { ", logarithmic axis" } else { "" };
     Some(Chart {
         text: format!(
-            "Time of one iteration over the session{log}: least {}, most {}, last {}",
+            "Mean time of one iteration over the session{log}: least {}, most {}, last {}; the longest iteration {}",
             time(least),
             time(most),
-            time(parts.last().map_or(0.0, |part| part.mean_s))
+            time(parts.last().map_or(0.0, |part| part.mean_s)),
+            time(parts.iter().map(|part| part.most_s).fold(0.0, f64::max))
         ),
         height: HEIGHT,
         data: html! {
             path .ground d=(ground) {}
             (grid(timeline, values.iter().map(|value| y(*value))))
+            path .band d=(band) {}
             path .pace d=(line) {}
         },
         labels: values.iter().map(|value| (y(*value), time(*value))).collect(),
@@ -346,6 +352,8 @@ mod tests {
             until_s,
             count: 10,
             mean_s: 0.1,
+            least_s: 0.05,
+            most_s: 9.0,
         };
         let timeline = Timeline {
             end_s: 10.0,
@@ -362,6 +370,8 @@ mod tests {
             .unwrap();
         assert_eq!(line.matches('M').count(), 2, "{line}");
         assert_eq!(line.matches('L').count(), 1, "{line}");
+        // The band ends at the axis, 1.1 times the greatest mean, although one iteration took 9 s.
+        assert_eq!(data.matches("V0.0H").count(), 3 + 2, "{data}");
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
         }
         div .over-time data-step=(steps.step_s) data-end=(steps.end_s) data-times=(steps.texts()) {
             @if let Some(pace) = &pace {
-                figure { figcaption { "time of one iteration; hatched: not measured" } (chart::drawn(timeline, pace)) }
+                figure { figcaption { "mean time of one iteration, and the shortest and longest; hatched: not measured" } (chart::drawn(timeline, pace)) }
             }
             @if let Some(time) = &time {
                 figure {

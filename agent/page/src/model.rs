@@ -85,6 +85,9 @@ pub struct PacePart {
     pub count: u64,
     /// Mean time of one iteration, in seconds.
     pub mean_s: f64,
+    /// The shortest and the longest of them, in seconds.
+    pub least_s: f64,
+    pub most_s: f64,
 }
 
 /// Where the time of all processes went, in at most 1 024 buckets of the run. It is the time of as many threads as

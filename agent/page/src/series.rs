@@ -53,6 +53,8 @@ fn pace(iteration: &IterationView) -> Vec<PacePart> {
             until_s: part.until.as_secs_f64(),
             count: part.count,
             mean_s: part.mean_ns / 1e9,
+            least_s: part.least_ns / 1e9,
+            most_s: part.most_ns / 1e9,
         }
     };
     iteration.parts.iter().map(part).collect()

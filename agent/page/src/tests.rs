@@ -78,6 +78,8 @@ fn session() -> Snapshot {
         until: Duration::from_secs(until),
         count,
         mean_ns: mean_ms * 1e6,
+        least_ns: mean_ms * 0.9e6,
+        most_ns: mean_ms * 2e6,
     };
     let guard = GuardView {
         before: Some(10.0),
@@ -185,7 +187,7 @@ fn the_charts_cover_the_session_and_have_a_text() {
         (Some(0.1), Some(0.9))
     );
     let text = file(&page).unwrap();
-    assert!(text.contains("Time of one iteration over the session: least 10 ms, most 100 ms, last 10 ms"));
+    assert!(text.contains("Mean time of one iteration over the session: least 10 ms, most 100 ms, last 10 ms; the longest iteration 200 ms"));
     assert!(
         text.contains(
             "at the end computing 90 %, waiting for a CPU inside MPI 2.5 %, asleep inside MPI 7.5 %"

@@ -270,6 +270,9 @@ pub struct PaceView {
     pub until: Duration,
     pub count: u64,
     pub mean_ns: f64,
+    /// The shortest and the longest of them.
+    pub least_ns: f64,
+    pub most_ns: f64,
 }
 
 /// The efficiencies of the watched ranks.
@@ -482,6 +485,7 @@ mod tests {
             until: Duration::from_millis(until_ms),
             count,
             mean_ns: (mean_us * 1_000) as f64,
+            ..PaceView::default()
         }
     }
 

@@ -107,6 +107,8 @@ pub(crate) fn of_ranks(count: u32, second: u32) -> Snapshot {
         until: part(number + 1, LOADS),
         count: 1_000_000,
         mean_ns: random.near(1.3e6),
+        least_ns: random.near(1.1e6),
+        most_ns: random.near(3e6),
     };
     let parts = (0..LOADS).map(pace).collect();
     let pair = |number: u32| PairView {

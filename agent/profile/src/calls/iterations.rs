@@ -50,6 +50,9 @@ pub struct Pace {
     pub until_ns: u64,
     pub count: u64,
     pub sum_ns: u64,
+    /// The shortest and the longest of them.
+    pub least_ns: u64,
+    pub most_ns: u64,
 }
 
 impl Pace {
@@ -58,6 +61,11 @@ impl Pace {
     }
 
     fn add(&mut self, other: Pace) {
+        self.least_ns = match self.count {
+            0 => other.least_ns,
+            _ => self.least_ns.min(other.least_ns),
+        };
+        self.most_ns = self.most_ns.max(other.most_ns);
         self.until_ns = self.until_ns.max(other.until_ns);
         self.count += other.count;
         self.sum_ns += other.sum_ns;
@@ -191,10 +199,13 @@ impl Iterations {
         }
         let before = self.recent.back().copied().filter(|_| self.is_complete);
         if let Some(before) = before {
+            let length_ns = mark.at_ns.saturating_sub(before.at_ns);
             let one = Pace {
                 until_ns: mark.at_ns,
                 count: 1,
-                sum_ns: mark.at_ns.saturating_sub(before.at_ns),
+                sum_ns: length_ns,
+                least_ns: length_ns,
+                most_ns: length_ns,
             };
             self.overall.add(one);
             self.enter(one);

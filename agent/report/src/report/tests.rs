@@ -110,6 +110,8 @@ fn sequence() -> SequenceView {
                 until: Duration::from_secs(1),
                 count: 8,
                 mean_ns: 2e8,
+                least_ns: 1.5e8,
+                most_ns: 3e8,
             }],
             ..IterationView::default()
         }),
