@@ -66,11 +66,10 @@ fn resampled(process: &ProcessView, end_s: f64, of: fn(&LoadView) -> Option<f64>
     let last_s = process.load.last().map_or(0.0, |part| part.until.as_secs_f64());
     let first_s = last_s - process.watched_ns as f64 / 1e9;
     let middle = |part: usize| (part as f64 + 0.5) * end_s / PARTS as f64;
-    let at = |time_s: f64| {
-        let ended = process
-            .load
-            .partition_point(|part| part.until.as_secs_f64() < time_s);
-        let share = of(process.load.get(ended).filter(|_| time_s >= first_s)?)?;
+    let mut loads = process.load.iter().peekable();
+    let mut at = |time_s: f64| {
+        while loads.next_if(|part| part.until.as_secs_f64() < time_s).is_some() {}
+        let share = of(loads.peek().filter(|_| time_s >= first_s)?)?;
         // More digits are noise, and most of the page's data.
         Some((share * 1e3).round() / 1e3)
     };
