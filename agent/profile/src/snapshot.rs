@@ -428,15 +428,26 @@ impl Snapshot {
 
     /// Functions over all processes: calls and shares are added, means are weighted by calls.
     pub fn functions(&self) -> Vec<FunctionTotals> {
-        let mut by_name = std::collections::BTreeMap::<&str, FunctionTotals>::new();
-        for function in self.processes.iter().flat_map(|process| &process.functions) {
-            by_name
-                .entry(&function.name)
-                .and_modify(|sum| sum.add(function))
-                .or_insert_with(|| function.clone());
+        let mut functions: Vec<FunctionTotals> = Vec::new();
+        let mut places = std::collections::BTreeMap::<&str, usize>::new();
+        for process in &self.processes {
+            for (index, function) in process.functions.iter().enumerate() {
+                // Most processes call the same functions, in the same order.
+                let is_here = functions.get(index).is_some_and(|sum| sum.name == function.name);
+                let place = match is_here {
+                    true => index,
+                    false => *places.entry(&function.name).or_insert(functions.len()),
+                };
+                match functions.get_mut(place) {
+                    Some(sum) => sum.add(function),
+                    None => functions.push(function.clone()),
+                }
+            }
         }
-        let mut functions: Vec<_> = by_name.into_values().collect();
-        functions.sort_by(|a, b| b.share.total_cmp(&a.share).then(b.time_ns.cmp(&a.time_ns)));
+        functions.sort_by(|a, b| {
+            let by_time = b.share.total_cmp(&a.share).then(b.time_ns.cmp(&a.time_ns));
+            by_time.then_with(|| a.name.cmp(&b.name))
+        });
         functions
     }
 
@@ -519,5 +530,29 @@ mod tests {
         let around = |watched| view.around((at(2_600), at(2_600)), at(2_600), watched);
         assert_eq!(around(1.0), None);
         assert_eq!(around(0.004), Some((35e3, 351e6)), "most of what was watched");
+    }
+
+    #[test]
+    fn functions_are_added_by_name_whatever_their_order_in_a_process() {
+        let process = |names: &[&str]| ProcessView {
+            functions: names
+                .iter()
+                .map(|name| FunctionTotals {
+                    name: (*name).into(),
+                    calls: 1,
+                    ..FunctionTotals::default()
+                })
+                .collect(),
+            ..ProcessView::default()
+        };
+        let snapshot = Snapshot {
+            processes: [&["c", "a"][..], &["a", "b", "c"], &["b", "a"], &[]]
+                .map(process)
+                .into(),
+            ..Snapshot::default()
+        };
+        let functions = snapshot.functions();
+        let all: Vec<_> = functions.iter().map(|of| (of.name.as_str(), of.calls)).collect();
+        assert_eq!(all, [("a", 3), ("b", 2), ("c", 2)]);
     }
 }
