@@ -83,7 +83,8 @@ fn cell(browser: &Browser, table: &str, row: &str, column: &str) -> Outcome<Opti
     let script = format!(
         "const place = Array.from(document.querySelectorAll('#{table} thead th'), head => head.textContent).indexOf('{column}'); \
          const rows = Array.from(document.querySelectorAll('#{table} tbody tr')); \
-         return rows.find(row => row.cells[0].textContent === '{row}')?.cells[place].dataset.n ?? null"
+         const cell = rows.find(row => row.cells[0].textContent === '{row}')?.cells[place]; \
+         return cell?.querySelector('meter')?.getAttribute('value') ?? cell?.dataset.n ?? null"
     );
     let found = browser.run(&script)?;
     Ok(found.as_str().and_then(|text| text.parse().ok()))

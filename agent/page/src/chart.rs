@@ -8,7 +8,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 use profile::format::{duration, percent};
 
-use crate::model::{PacePart, SharePart, Timeline};
+use crate::model::{PacePart, TimeBand, Timeline};
 
 /// Height of the data, in pixels.
 const HEIGHT: f64 = 140.0;
@@ -136,12 +136,16 @@ pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
         true => powers(low, high),
         false => multiples(high),
     };
-    let (mut ground, mut line) = (String::new(), String::new());
+    let (mut ground, mut band, mut line) = (String::new(), String::new(), String::new());
+    // The axis is that of the means; one long iteration reaches beyond it.
+    let within = |seconds: f64| y(seconds.clamp(low, high));
     for run in unbroken(parts) {
         let (first, last) = (run[0], run[run.len() - 1]);
         area(&mut ground, (first.from_s, last.until_s), (0.0, HEIGHT));
         for (number, part) in run.iter().enumerate() {
             let letter = if number == 0 { 'M' } else { 'L' };
+            let ends = (within(part.most_s), within(part.least_s));
+            area(&mut band, (part.from_s, part.until_s), ends);
             let y = y(part.mean_s);
             append(
                 &mut line,
@@ -152,15 +156,17 @@ pub(crate) fn pace(timeline: &Timeline) -> Option<Chart> {
     let log = if is_logarithmic { ", logarithmic axis" } else { "" };
     Some(Chart {
         text: format!(
-            "Time of one iteration over the session{log}: least {}, most {}, last {}",
+            "Mean time of one iteration over the session{log}: least {}, most {}, last {}; the longest iteration {}",
             time(least),
             time(most),
-            time(parts.last().map_or(0.0, |part| part.mean_s))
+            time(parts.last().map_or(0.0, |part| part.mean_s)),
+            time(parts.iter().map(|part| part.most_s).fold(0.0, f64::max))
         ),
         height: HEIGHT,
         data: html! {
             path .ground d=(ground) {}
             (grid(timeline, values.iter().map(|value| y(*value))))
+            path .band d=(band) {}
             path .pace d=(line) {}
         },
         labels: values.iter().map(|value| (y(*value), time(*value))).collect(),
@@ -180,43 +186,77 @@ fn unbroken(parts: &[PacePart]) -> Vec<Vec<PacePart>> {
     runs
 }
 
-/// Draws the shares of the time that the processes were on a CPU, waited for one, and slept, stacked.
-pub(crate) fn shares(timeline: &Timeline) -> Option<Chart> {
-    let parts = &timeline.shares;
-    let last = parts.last()?;
-    let most = parts
-        .iter()
-        .map(|part| part.cpu + part.waiting)
-        .fold(1.0, f64::max);
-    let y = |share: f64| HEIGHT * (1.0 - share / most);
-    let areas = |of: fn(&SharePart) -> (f64, f64)| {
-        let mut path = String::new();
-        for part in parts {
-            let (low, high) = of(part);
-            area(&mut path, (part.from_s, part.until_s), (y(high), y(low)));
+/// Draws the parts of the time of the processes, stacked: each area reaches from the ground to the top of its
+/// part, and those of lower parts are drawn over it.
+pub(crate) fn time_parts(timeline: &Timeline) -> Option<Chart> {
+    let chart = &timeline.time;
+    let last = chart.bands.first()?.shares.iter().rposition(Option::is_some)?;
+    let y = |share: f64| HEIGHT * (1.0 - share);
+    let mut tops: Vec<Option<f64>> = vec![Some(0.0); chart.until_s.len()];
+    let mut areas = Vec::new();
+    for band in &chart.bands {
+        for (top, share) in tops.iter_mut().zip(&band.shares) {
+            *top = top.zip(*share).map(|(top, share)| top + share);
         }
-        path
-    };
-    let mut ground = String::new();
-    for part in parts {
-        area(&mut ground, (part.from_s, part.until_s), (0.0, HEIGHT));
+        let class = format!("{} {}", band.state, band.place);
+        areas.push((class, steps(timeline, &tops, y)));
     }
-    let values = multiples(most);
+    let shares = |at: usize| -> Vec<String> {
+        let share = |band: &TimeBand| Some(format!("{} {}", band.name, percent(band.shares[at]?)));
+        chart.bands.iter().filter_map(share).collect()
+    };
+    let values = multiples(1.0);
     Some(Chart {
         text: format!(
-            "Time of the processes over the session: on a CPU, waiting for a CPU, the rest asleep; at the end {} and {}",
-            percent(last.cpu),
-            percent(last.waiting)
+            "Where the time of the processes went over the session; at the end {}",
+            shares(last).join(", ")
         ),
         height: HEIGHT,
         data: html! {
-            path .ground d=(ground) {}
+            @for (class, path) in areas.iter().rev() { path class=(class) d=(path) {} }
             (grid(timeline, values.iter().map(|value| y(*value))))
-            path .cpu d=(areas(|part| (0.0, part.cpu))) {}
-            path .wait d=(areas(|part| (part.cpu, part.cpu + part.waiting))) {}
         },
         labels: values.iter().map(|value| (y(*value), percent(*value))).collect(),
     })
+}
+
+/// The areas from the ground to the top of each bucket; a gap has none. Steps are relative and in whole pixels, as
+/// absolute numbers would be most of what a live page sends.
+fn steps(timeline: &Timeline, tops: &[Option<f64>], y: impl Fn(f64) -> f64) -> String {
+    // A pixel of the complete run has ten different times: a reader may choose a short range.
+    let digits = (4.0 - end_s(timeline).log10()).ceil().clamp(0.0, 9.0) as usize;
+    let scale = 10f64.powi(digits as i32);
+    let x = |seconds: f64| (seconds * scale).round();
+    let ground = HEIGHT as i64;
+    let mut path = String::new();
+    // The pen's place; `None` in a gap.
+    let mut pen: Option<(f64, i64)> = None;
+    let mut from = x(timeline.time.from_s);
+    let across = |to: f64, from: f64| (to - from) / scale;
+    for (top, until_s) in tops.iter().zip(&timeline.time.until_s) {
+        let top = top.map(|top| y(top).round() as i64);
+        pen = match (pen, top) {
+            (Some((at, height)), Some(top)) if height == top => Some((at, top)),
+            (Some((at, height)), Some(top)) => {
+                append(&mut path, format_args!("h{}v{}", across(from, at), top - height));
+                Some((from, top))
+            }
+            (Some((at, _)), None) => {
+                append(&mut path, format_args!("h{}V{ground}Z", across(from, at)));
+                None
+            }
+            (None, Some(top)) => {
+                append(&mut path, format_args!("M{} {ground}V{top}", from / scale));
+                Some((from, top))
+            }
+            (None, None) => None,
+        };
+        from = x(*until_s);
+    }
+    if let Some((at, _)) = pen {
+        append(&mut path, format_args!("h{}V{ground}Z", across(from, at)));
+    }
+    path
 }
 
 /// Draws a line at each labelled value.
@@ -312,6 +352,8 @@ mod tests {
             until_s,
             count: 10,
             mean_s: 0.1,
+            least_s: 0.05,
+            most_s: 9.0,
         };
         let timeline = Timeline {
             end_s: 10.0,
@@ -328,5 +370,21 @@ mod tests {
             .unwrap();
         assert_eq!(line.matches('M').count(), 2, "{line}");
         assert_eq!(line.matches('L').count(), 1, "{line}");
+        // The band ends at the axis, 1.1 times the greatest mean, although one iteration took 9 s.
+        assert_eq!(data.matches("V0.0H").count(), 3 + 2, "{data}");
+    }
+
+    #[test]
+    fn a_stacked_area_ends_where_nothing_was_measured() {
+        let timeline = Timeline {
+            end_s: 4.0,
+            time: crate::model::TimeChart {
+                until_s: vec![1.0, 2.0, 3.0, 4.0],
+                ..Default::default()
+            },
+            ..Timeline::default()
+        };
+        let path = steps(&timeline, &[Some(7.0), Some(5.0), None, Some(0.0)], |top| top);
+        assert_eq!(path, "M0 140V7h1v-2h1V140ZM3 140V0h1V140Z");
     }
 }

@@ -128,7 +128,10 @@ pub fn live(page: &PageModel, sections: &[PageSection], newest: &str) -> String 
         link rel="stylesheet" href="/page.css";
     };
     let status = html! {
-        p .status { span id="connection" role="status" data-since=(newest) { "live, with JavaScript" } }
+        p .status {
+            span id="connection" role="status" data-since=(newest) { "live, with JavaScript" } " "
+            span id="newest" aria-live="polite" {}
+        }
     };
     let end = html! { script type="module" src="/page.js" {} };
     document(page, (&head, &status), sections, &end).into_string()
@@ -226,15 +229,15 @@ fn finding(finding: &FindingBlock) -> Markup {
     }
 }
 
-/// Draws the charts; `None` if neither iterations nor shares were measured over time.
+/// Draws the charts; `None` if neither iterations nor the time of the processes were measured.
 fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
     let pace = chart::pace(timeline);
-    let shares = chart::shares(timeline);
+    let time = chart::time_parts(timeline);
     let ranks = match timeline.ranks.is_empty() {
         true => None,
         false => Some(ranks(timeline)?),
     };
-    if pace.is_none() && shares.is_none() {
+    if pace.is_none() && time.is_none() {
         return Ok(None);
     }
     let steps = Steps::of(timeline);
@@ -246,15 +249,15 @@ fn timeline(timeline: &Timeline) -> Result<Option<Markup>, PageError> {
         }
         div .over-time data-step=(steps.step_s) data-end=(steps.end_s) data-times=(steps.texts()) {
             @if let Some(pace) = &pace {
-                figure { figcaption { "time of one iteration; hatched: not measured" } (chart::drawn(timeline, pace)) }
+                figure { figcaption { "mean time of one iteration, and the shortest and longest; hatched: not measured" } (chart::drawn(timeline, pace)) }
             }
-            @if let Some(shares) = &shares {
+            @if let Some(time) = &time {
                 figure {
                     figcaption .legend {
-                        "time of the processes"
-                        span { i .cpu {} "on a CPU" } span { i .wait {} "waiting for a CPU" } span { i .rest {} "asleep" }
+                        "where the time of the processes went; hatched: not measured"
+                        @for band in &timeline.time.bands { span { i class={ (band.state) " " (band.place) } {} (band.name) } }
                     }
-                    (chart::drawn(timeline, shares))
+                    (chart::drawn(timeline, time))
                 }
             }
             @if let Some(ranks) = &ranks {
@@ -363,16 +366,12 @@ fn class(is_number: bool) -> &'static str {
 fn cell(cell: &Cell, is_number: bool) -> Markup {
     // Shares with all their digits would be most of the data that a live page sends.
     let rounded = |share: f64| (share * 1e4).round() / 1e4;
-    let number = cell.number.map(|number| {
-        if cell.bar.is_some() {
-            rounded(number)
-        } else {
-            number
-        }
-    });
+    // The script sorts by the bar, if there is one.
+    let number = cell.number.filter(|_| cell.bar.is_none());
     html! {
         td class=(class(is_number)) data-n=[number] {
-            @if let Some(bar) = cell.bar { meter min="0" max="1" value=(rounded(bar)) { } }
+            // From 0 to 1.
+            @if let Some(bar) = cell.bar { meter value=(rounded(bar)) { } }
             (cell.text)
         }
     }

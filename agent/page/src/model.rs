@@ -67,7 +67,7 @@ pub struct FindingBlock {
 pub struct Timeline {
     pub end_s: f64,
     pub pace: Vec<PacePart>,
-    pub shares: Vec<SharePart>,
+    pub time: TimeChart,
     /// The quantity that the cells of `ranks` show, as a share of the time.
     pub quantity: &'static str,
     pub ranks: Vec<RankRow>,
@@ -85,17 +85,36 @@ pub struct PacePart {
     pub count: u64,
     /// Mean time of one iteration, in seconds.
     pub mean_s: f64,
+    /// The shortest and the longest of them, in seconds.
+    pub least_s: f64,
+    pub most_s: f64,
 }
 
-/// Shares of a part of the run, as means over the processes that were measured in it. The processes slept for
-/// the rest of the time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// Where the time of all processes went, in at most 1 024 buckets of the run. It is the time of as many threads as
+/// were on a CPU, ready or inside MPI on average, and at least one for each process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub struct SharePart {
+#[cfg_attr(test, serde(bound(deserialize = "'de: 'static")))]
+pub struct TimeChart {
+    /// Begin of the first bucket; each other one begins where the previous one ends.
     pub from_s: f64,
-    pub until_s: f64,
-    pub cpu: f64,
-    pub waiting: f64,
+    /// End of each bucket.
+    pub until_s: Vec<f64>,
+    /// The parts that occur. In each bucket their shares add up to 1.
+    pub bands: Vec<TimeBand>,
+}
+
+/// One part of the time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub struct TimeBand {
+    pub name: String,
+    /// `cpu`: on a CPU; `wait`: ready, waiting for a CPU; `rest`: asleep.
+    pub state: &'static str,
+    /// `in`: inside MPI; `out`: outside MPI; `unknown`: the counters do not tell which.
+    pub place: &'static str,
+    /// The share in each bucket; null where nothing was measured.
+    pub shares: Vec<Option<f64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

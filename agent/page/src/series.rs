@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use profile::{IterationView, LoadView, PaceView, ProcessView, Snapshot};
+use profile::{IterationView, LoadView, PaceView, ProcessView, Snapshot, TimeBucket, TimeParts};
+use report::view;
 
-use crate::model::{PacePart, RankRow, SharePart, Timeline, TimelineMark};
+use crate::model::{PacePart, RankRow, TimeBand, TimeChart, Timeline, TimelineMark};
 
-/// Number of parts of the run.
-const PARTS: usize = 240;
+/// Number of parts of the run in the heat map: twice as many as a process has.
+const PARTS: usize = 128;
 /// Maximum number of rows in the heat map of ranks over time.
 const RANKS_MAX: usize = 512;
 
@@ -29,7 +30,7 @@ pub(crate) fn timeline(snapshot: &Snapshot, marks: Vec<TimelineMark>) -> Timelin
     Timeline {
         end_s,
         pace: snapshot.sequence.iteration.as_ref().map(pace).unwrap_or_default(),
-        shares: shares(snapshot, end_s),
+        time: time(snapshot),
         quantity,
         ranks: rows.collect(),
         ranks_omitted: loads.count().saturating_sub(RANKS_MAX),
@@ -52,6 +53,8 @@ fn pace(iteration: &IterationView) -> Vec<PacePart> {
             until_s: part.until.as_secs_f64(),
             count: part.count,
             mean_s: part.mean_ns / 1e9,
+            least_s: part.least_ns / 1e9,
+            most_s: part.most_ns / 1e9,
         }
     };
     iteration.parts.iter().map(part).collect()
@@ -63,43 +66,101 @@ fn resampled(process: &ProcessView, end_s: f64, of: fn(&LoadView) -> Option<f64>
     let last_s = process.load.last().map_or(0.0, |part| part.until.as_secs_f64());
     let first_s = last_s - process.watched_ns as f64 / 1e9;
     let middle = |part: usize| (part as f64 + 0.5) * end_s / PARTS as f64;
-    let at = |time_s: f64| {
-        let part = process
-            .load
-            .iter()
-            .find(|part| part.until.as_secs_f64() >= time_s);
-        of(part.filter(|_| time_s >= first_s)?)
+    let mut loads = process.load.iter().peekable();
+    let mut at = |time_s: f64| {
+        while loads.next_if(|part| part.until.as_secs_f64() < time_s).is_some() {}
+        let share = of(loads.peek().filter(|_| time_s >= first_s)?)?;
+        // More digits are noise, and most of the page's data.
+        Some((share * 1e3).round() / 1e3)
     };
     (0..PARTS).map(|part| at(middle(part))).collect()
 }
 
-fn shares(snapshot: &Snapshot, end_s: f64) -> Vec<SharePart> {
-    let rows = |of| -> Vec<Vec<Option<f64>>> {
-        let processes = snapshot
-            .processes
-            .iter()
-            .filter(|process| !process.load.is_empty());
-        processes.map(|process| resampled(process, end_s, of)).collect()
+/// A part of the time: its name, the state of the threads, where they were, and its nanoseconds.
+type Band = (&'static str, &'static str, &'static str, fn(&TimeParts) -> u64);
+
+/// From the bottom of the chart to its top.
+const BANDS: [Band; 9] = [
+    ("computing", "cpu", "out", |parts| parts.on_cpu.outside_ns),
+    ("on a CPU, inside MPI or not", "cpu", "unknown", |parts| {
+        parts.on_cpu.unknown_ns
+    }),
+    ("on a CPU inside MPI", "cpu", "in", |parts| parts.on_cpu.inside_ns),
+    ("waiting for a CPU inside MPI", "wait", "in", |parts| {
+        parts.ready.inside_ns
+    }),
+    (
+        "waiting for a CPU, inside MPI or not",
+        "wait",
+        "unknown",
+        |parts| parts.ready.unknown_ns,
+    ),
+    ("waiting for a CPU outside MPI", "wait", "out", |parts| {
+        parts.ready.outside_ns
+    }),
+    ("asleep inside MPI", "rest", "in", |parts| parts.asleep.inside_ns),
+    ("asleep, inside MPI or not", "rest", "unknown", |parts| {
+        parts.asleep.unknown_ns
+    }),
+    ("asleep outside MPI", "rest", "out", |parts| {
+        parts.asleep.outside_ns
+    }),
+];
+
+/// Of a program without MPI.
+const BANDS_WITHOUT_MPI: [Band; 3] = [
+    ("on a CPU", "cpu", "out", |parts| parts.on_cpu.all_ns()),
+    ("waiting for a CPU", "wait", "out", |parts| parts.ready.all_ns()),
+    ("asleep", "rest", "out", |parts| parts.asleep.all_ns()),
+];
+
+fn time(snapshot: &Snapshot) -> TimeChart {
+    let buckets = &snapshot.time.buckets;
+    let bands = match snapshot.job.mpi {
+        Some(_) => &BANDS[..],
+        None => &BANDS_WITHOUT_MPI,
     };
-    let (cpu, waiting) = (rows(|part| part.cpu), rows(|part| part.runqueue));
-    let mean = |rows: &[Vec<Option<f64>>], part: usize| {
-        let values: Vec<f64> = rows.iter().filter_map(|row| row[part]).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    };
-    let width = end_s / PARTS as f64;
-    let part = |part: usize| {
-        Some(SharePart {
-            from_s: part as f64 * width,
-            until_s: (part + 1) as f64 * width,
-            cpu: mean(&cpu, part)?,
-            waiting: mean(&waiting, part)?,
+    let rows: Vec<_> = buckets.iter().map(|bucket| shares(bucket, bands)).collect();
+    let mark = view::mpi_mark(snapshot);
+    let band = |(number, (name, state, place, of)): (usize, &Band)| {
+        let occurs = buckets.iter().any(|bucket| of(&bucket.parts) > 0);
+        occurs.then(|| TimeBand {
+            name: format!("{mark}{name}"),
+            state,
+            place,
+            shares: rows
+                .iter()
+                .map(|row| row.as_ref().map(|row| row[number]))
+                .collect(),
         })
     };
-    (0..PARTS).filter_map(part).collect()
+    TimeChart {
+        from_s: buckets.first().map_or(0.0, |bucket| bucket.from.as_secs_f64()),
+        until_s: buckets.iter().map(|bucket| bucket.until.as_secs_f64()).collect(),
+        bands: bands.iter().enumerate().filter_map(band).collect(),
+    }
+}
+
+/// The share of each band, such that they add up to 1 although each has four digits; `None` if nothing was
+/// measured.
+fn shares(bucket: &TimeBucket, bands: &[Band]) -> Option<Vec<f64>> {
+    let all_ns = bucket.parts.all_ns();
+    let mut sum_ns = 0;
+    let mut below = 0.0;
+    let mut share = |(_, _, _, of): &Band| {
+        sum_ns += of(&bucket.parts);
+        let upto = (sum_ns as f64 / all_ns as f64 * 1e4).round();
+        let share = (upto - below) / 1e4;
+        below = upto;
+        share
+    };
+    (all_ns > 0).then(|| bands.iter().map(&mut share).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use profile::TimeByMpi;
+
     use super::*;
 
     fn process(watched_s: f64, parts: &[(f64, Option<f64>)]) -> ProcessView {
@@ -125,5 +186,69 @@ mod tests {
             [1.0, 3.0, 5.0, 7.0, 9.0].map(at),
             [None, Some(0.5), None, Some(0.1), None]
         );
+    }
+
+    #[test]
+    fn all_bands_add_up_and_a_gap_has_none() {
+        let part = |outside_ns, inside_ns, unknown_ns| TimeByMpi {
+            outside_ns,
+            inside_ns,
+            unknown_ns,
+        };
+        let parts = TimeParts {
+            on_cpu: part(1, 1, 1),
+            ready: part(3, 0, 0),
+            asleep: part(0, 1, 0),
+        };
+        let bucket = |until_s, parts| TimeBucket {
+            from: Duration::from_secs(until_s - 1),
+            until: Duration::from_secs(until_s),
+            parts,
+        };
+        let mut snapshot = Snapshot::default();
+        snapshot.time.buckets = vec![
+            bucket(1, parts),
+            bucket(2, TimeParts::default()),
+            bucket(3, parts),
+        ];
+        for (mpi, names) in [
+            (None, vec!["on a CPU", "waiting for a CPU", "asleep"]),
+            (
+                Some(("MPICH".to_owned(), None)),
+                vec![
+                    "computing",
+                    "on a CPU, inside MPI or not",
+                    "on a CPU inside MPI",
+                    "waiting for a CPU outside MPI",
+                    "asleep inside MPI",
+                ],
+            ),
+        ] {
+            snapshot.job.mpi = mpi;
+            let chart = time(&snapshot);
+            assert_eq!(
+                chart
+                    .bands
+                    .iter()
+                    .map(|band| band.name.as_str())
+                    .collect::<Vec<_>>(),
+                names
+            );
+            assert_eq!(
+                (chart.from_s, chart.until_s.as_slice()),
+                (0.0, &[1.0, 2.0, 3.0][..])
+            );
+            let sums = [0, 1, 2].map(|bucket| {
+                chart
+                    .bands
+                    .iter()
+                    .map(|band| band.shares[bucket])
+                    .sum::<Option<f64>>()
+            });
+            assert!(sums[1].is_none(), "{sums:?}");
+            for sum in [sums[0], sums[2]] {
+                assert!(sum.is_some_and(|sum| (sum - 1.0).abs() < 1e-9), "{sums:?}");
+            }
+        }
     }
 }

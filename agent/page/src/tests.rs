@@ -3,12 +3,15 @@ use std::time::Duration;
 
 use profile::{
     ChangeView, Efficiencies, EfficienciesView, FindingView, GuardView, IterationView, JobView, LoadView,
-    MatrixView, Messages, PaceView, PairView, ProcessView, Rates, SequenceView, Snapshot,
+    MatrixView, Messages, PaceView, PairView, ProcessView, Rates, SequenceView, Snapshot, TimeBucket,
+    TimeByMpi, TimeParts, TimeView,
 };
 
+use self::large::of_ranks;
 use super::{file, page, sections};
 
 mod firefox;
+mod large;
 mod pictures;
 mod range;
 mod schema;
@@ -48,12 +51,35 @@ fn pair(from: u32, to: u32) -> PairView {
     }
 }
 
+/// A second of two ranks, of which they compute for a share, and wait for a CPU for a quarter of the rest.
+fn bucket(second: u64, computing: f64) -> TimeBucket {
+    let ns = |share: f64| (share * 2e9) as u64;
+    let inside = |share: f64| TimeByMpi {
+        inside_ns: ns(share),
+        ..TimeByMpi::default()
+    };
+    TimeBucket {
+        from: Duration::from_secs(second),
+        until: Duration::from_secs(second + 1),
+        parts: TimeParts {
+            on_cpu: TimeByMpi {
+                outside_ns: ns(computing),
+                ..TimeByMpi::default()
+            },
+            ready: inside(0.25 * (1.0 - computing)),
+            asleep: inside(0.75 * (1.0 - computing)),
+        },
+    }
+}
+
 /// A session of 20 s in which a change after 10 s reduced the time of one iteration to a tenth.
 fn session() -> Snapshot {
     let part = |until, count, mean_ms| PaceView {
         until: Duration::from_secs(until),
         count,
         mean_ns: mean_ms * 1e6,
+        least_ns: mean_ms * 0.9e6,
+        most_ns: mean_ms * 2e6,
     };
     let guard = GuardView {
         before: Some(10.0),
@@ -77,6 +103,12 @@ fn session() -> Snapshot {
         armed_unix_s: 1.79e9,
         elapsed: Duration::from_secs(20),
         processes: [0, 1].map(rank).into(),
+        time: TimeView {
+            total: TimeParts::default(),
+            buckets: (0..20)
+                .map(|second| bucket(second, if second < 10 { 0.1 } else { 0.9 }))
+                .collect(),
+        },
         sequence: SequenceView {
             iteration: Some(IterationView {
                 calls: 4.0,
@@ -139,7 +171,8 @@ fn session() -> Snapshot {
 #[test]
 fn the_numbers_of_a_session_become_tiles_findings_marks_and_tables() {
     insta::assert_json_snapshot!(page(&session()), {
-        ".timeline.shares" => "those of each part",
+        ".timeline.time.until_s" => "those of each bucket",
+        ".timeline.time.bands[].shares" => "those of each bucket",
         ".timeline.ranks[].cells" => "those of each part",
         ".tuneagent" => "the version",
     });
@@ -148,10 +181,18 @@ fn the_numbers_of_a_session_become_tiles_findings_marks_and_tables() {
 #[test]
 fn the_charts_cover_the_session_and_have_a_text() {
     let page = page(&session());
-    let (first, last) = (page.timeline.shares[0], page.timeline.shares[239]);
-    assert!((first.cpu - 0.1).abs() < 1e-9 && (last.cpu - 0.9).abs() < 1e-9);
+    let computing = &page.timeline.time.bands[0];
+    assert_eq!(
+        (computing.shares[0], computing.shares[19]),
+        (Some(0.1), Some(0.9))
+    );
     let text = file(&page).unwrap();
-    assert!(text.contains("Time of one iteration over the session: least 10 ms, most 100 ms, last 10 ms"));
+    assert!(text.contains("Mean time of one iteration over the session: least 10 ms, most 100 ms, last 10 ms; the longest iteration 200 ms"));
+    assert!(
+        text.contains(
+            "at the end computing 90 %, waiting for a CPU inside MPI 2.5 %, asleep inside MPI 7.5 %"
+        )
+    );
     assert_eq!(text.matches("role=\"img\"").count(), 3);
     assert!(text.contains("src=\"data:image/png;base64,"));
 }
@@ -198,36 +239,6 @@ fn compressed(text: &str) -> usize {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap().len()
-}
-
-/// A session with `count` ranks, whose numbers differ between ranks and between seconds.
-fn of_ranks(count: u32, second: u32) -> Snapshot {
-    let mut large = session();
-    // Random numbers (Park and Miller, 1988), because equal ones would compress too well.
-    let mut seed = u64::from(second + 1);
-    let mut share = || {
-        seed = seed * 48271 % 0x7fff_ffff;
-        seed as f64 / f64::from(0x7fff_ffff)
-    };
-    large.processes = (0..count).map(rank).collect();
-    for process in &mut large.processes {
-        for part in &mut process.load {
-            (part.mpi, part.cpu) = (Some(share()), Some(share()));
-        }
-        process.overall = Some(Rates {
-            mpi: Some(share()),
-            cpu: share(),
-            runqueue: share(),
-            ..Rates::default()
-        });
-    }
-    let sent = (0..10_000.min(count * count)).map(|number| pair(number % count, number / count));
-    large.matrix = Some(MatrixView {
-        sent: sent.collect(),
-        ..MatrixView::default()
-    });
-    large.elapsed = Duration::from_secs(20 + u64::from(second));
-    large
 }
 
 #[test]

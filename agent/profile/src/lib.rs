@@ -52,5 +52,6 @@ pub use snapshot::{
     CallSiteView, ChangeView, CpusView, EfficienciesView, EventsView, FindingView, FunctionTotals, GuardView,
     Histogram, IterationView, JobView, LeftLoop, LoadView, LoopBegin, MatrixView, Messages, PaceView,
     PairView, ProcessView, RULE_VALUES_MAX, RankMessages, Rates, Reaction, RegionsView, RuleValue, RuleView,
-    SequenceView, Snapshot, Standing, Steps, TeamsView, TraceView, outcome,
+    SequenceView, Snapshot, Standing, Steps, TeamsView, TimeBucket, TimeByMpi, TimeParts, TimeView,
+    TraceView, outcome,
 };

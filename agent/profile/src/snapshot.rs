@@ -6,6 +6,7 @@ mod functions;
 mod matrix;
 mod openmp;
 pub mod outcome;
+mod time;
 mod tuning;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use self::{
     functions::{FunctionTotals, Histogram},
     matrix::{MatrixView, Messages, PairView, RankMessages},
     openmp::{RegionsView, TeamsView},
+    time::{TimeBucket, TimeByMpi, TimeParts, TimeView},
     tuning::{ChangeView, FindingView, GuardView, RULE_VALUES_MAX, Reaction, RuleValue, RuleView, Standing},
 };
 
@@ -43,6 +45,8 @@ pub struct Snapshot {
     pub period: Duration,
     /// In the order of ranks.
     pub processes: Vec<ProcessView>,
+    /// Where the time of all processes went.
+    pub time: TimeView,
     /// CPUs that the processes may use in total, and CPUs online; `None` if they could not be read.
     pub cpus: Option<CpusView>,
     /// How far the program is; `None` if nothing says so.
@@ -266,6 +270,9 @@ pub struct PaceView {
     pub until: Duration,
     pub count: u64,
     pub mean_ns: f64,
+    /// The shortest and the longest of them.
+    pub least_ns: f64,
+    pub most_ns: f64,
 }
 
 /// The efficiencies of the watched ranks.
@@ -421,15 +428,26 @@ impl Snapshot {
 
     /// Functions over all processes: calls and shares are added, means are weighted by calls.
     pub fn functions(&self) -> Vec<FunctionTotals> {
-        let mut by_name = std::collections::BTreeMap::<&str, FunctionTotals>::new();
-        for function in self.processes.iter().flat_map(|process| &process.functions) {
-            by_name
-                .entry(&function.name)
-                .and_modify(|sum| sum.add(function))
-                .or_insert_with(|| function.clone());
+        let mut functions: Vec<FunctionTotals> = Vec::new();
+        let mut places = std::collections::BTreeMap::<&str, usize>::new();
+        for process in &self.processes {
+            for (index, function) in process.functions.iter().enumerate() {
+                // Most processes call the same functions, in the same order.
+                let is_here = functions.get(index).is_some_and(|sum| sum.name == function.name);
+                let place = match is_here {
+                    true => index,
+                    false => *places.entry(&function.name).or_insert(functions.len()),
+                };
+                match functions.get_mut(place) {
+                    Some(sum) => sum.add(function),
+                    None => functions.push(function.clone()),
+                }
+            }
         }
-        let mut functions: Vec<_> = by_name.into_values().collect();
-        functions.sort_by(|a, b| b.share.total_cmp(&a.share).then(b.time_ns.cmp(&a.time_ns)));
+        functions.sort_by(|a, b| {
+            let by_time = b.share.total_cmp(&a.share).then(b.time_ns.cmp(&a.time_ns));
+            by_time.then_with(|| a.name.cmp(&b.name))
+        });
         functions
     }
 
@@ -478,6 +496,7 @@ mod tests {
             until: Duration::from_millis(until_ms),
             count,
             mean_ns: (mean_us * 1_000) as f64,
+            ..PaceView::default()
         }
     }
 
@@ -511,5 +530,29 @@ mod tests {
         let around = |watched| view.around((at(2_600), at(2_600)), at(2_600), watched);
         assert_eq!(around(1.0), None);
         assert_eq!(around(0.004), Some((35e3, 351e6)), "most of what was watched");
+    }
+
+    #[test]
+    fn functions_are_added_by_name_whatever_their_order_in_a_process() {
+        let process = |names: &[&str]| ProcessView {
+            functions: names
+                .iter()
+                .map(|name| FunctionTotals {
+                    name: (*name).into(),
+                    calls: 1,
+                    ..FunctionTotals::default()
+                })
+                .collect(),
+            ..ProcessView::default()
+        };
+        let snapshot = Snapshot {
+            processes: [&["c", "a"][..], &["a", "b", "c"], &["b", "a"], &[]]
+                .map(process)
+                .into(),
+            ..Snapshot::default()
+        };
+        let functions = snapshot.functions();
+        let all: Vec<_> = functions.iter().map(|of| (of.name.as_str(), of.calls)).collect();
+        assert_eq!(all, [("a", 3), ("b", 2), ("c", 2)]);
     }
 }

@@ -6,7 +6,7 @@ use profile::progress::ProgressView;
 use profile::streams::ContractView;
 use profile::{
     ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, RuleView, Snapshot,
-    SpeedupHint, TraceView,
+    SpeedupHint, TimeByMpi, TimeParts, TraceView,
 };
 use serde_json::{Value, json};
 
@@ -74,6 +74,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
             "hits_not_added_up": snapshot.events.sent_alone,
         },
         "processes": snapshot.processes.iter().map(|view| process(view, &job.host)).collect::<Value>(),
+        "time": (snapshot.time.total.all_ns() > 0).then(|| time(&snapshot.time.total)),
         "progress": snapshot.progress.as_ref().map(progress),
         "speedup_hints": snapshot.speedup_hints.iter().map(speedup_hint).collect::<Value>(),
         "iteration": sequence::iteration(&snapshot.sequence),
@@ -90,6 +91,18 @@ pub fn report(snapshot: &Snapshot) -> Value {
         "trace": snapshot.trace.as_ref().map(trace),
         "talp": talp::talp(snapshot),
     })
+}
+
+fn time(parts: &TimeParts) -> Value {
+    let share = |ns: u64| ns as f64 / parts.all_ns() as f64;
+    let state = |of: TimeByMpi| {
+        json!({
+            "outside_mpi_share": share(of.outside_ns),
+            "inside_mpi_share": share(of.inside_ns),
+            "unknown_share": share(of.unknown_ns),
+        })
+    };
+    json!({"on_cpu": state(parts.on_cpu), "ready": state(parts.ready), "asleep": state(parts.asleep)})
 }
 
 fn contract(view: &ContractView) -> Value {

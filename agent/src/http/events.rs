@@ -1,4 +1,5 @@
-//! Streams of Server-Sent Events to browsers: the changed sections of the page, at most once a second.
+//! Streams of Server-Sent Events to browsers: the changed sections of the page, at most once a second, and each
+//! mark at once.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +14,12 @@ use flate2::{Compression, write::GzEncoder};
 use http_body::{Body, Frame};
 use hyper::body::Bytes;
 use serde::Serialize;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     Connection, Newest,
-    web::{DrawError, Drawn, PERIOD, Web},
+    marks::MarkHistory,
+    web::{DrawError, Drawn, Known, PERIOD, Web},
 };
 
 /// The next event and the state of its client after it; `None` at the end of the stream.
@@ -30,17 +33,19 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Streams the changes after the drawing `since`, until the client disconnects or the session ends.
+    /// Streams what is new to a client that has `known`, until the client disconnects or the session ends.
     pub(super) fn after(
-        since: u64,
+        known: Known,
         web: Arc<Web>,
         connection: Arc<Connection>,
         accepts_gzip: bool,
     ) -> Events {
         let follower = Follower {
             newest: web.newest(),
+            marks: web.marks(),
             web,
-            since,
+            known,
+            drawn_at: Instant::now(),
             is_over: false,
             encoder: accepts_gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast())),
         };
@@ -73,8 +78,10 @@ impl Body for Events {
 struct Follower {
     web: Arc<Web>,
     newest: Newest,
-    /// The newest drawing that the client has.
-    since: u64,
+    marks: watch::Receiver<MarkHistory>,
+    known: Known,
+    /// When the last drawing was sent.
+    drawn_at: Instant,
     is_over: bool,
     /// Compresses the events as one stream; `None` if the client does not accept gzip.
     encoder: Option<GzEncoder<Vec<u8>>>,
@@ -87,19 +94,35 @@ impl Follower {
     }
 
     async fn next(mut self) -> Option<(Bytes, Follower)> {
-        if self.is_over || !self.waits().await {
+        if self.is_over {
             return None;
         }
-        self.first().await
+        if self.waits().await? == News::Drawing {
+            return self.first().await;
+        }
+        let event = self.new_marks()?;
+        let event = self.compressed(event).await?;
+        Some((event, self))
     }
 
-    /// Makes the next event; `None` if the page cannot be drawn.
+    /// Makes the next event of a drawing; `None` if the page cannot be drawn.
     async fn news(&mut self) -> Option<Bytes> {
         self.newest.mark_unchanged();
         let drawn = self.web.draw().await.ok()?;
-        let event = event(&self.web, Arc::clone(&drawn), self.since).await.ok()?;
-        (self.since, self.is_over) = (drawn.number, drawn.is_last());
+        let since = self.known.drawing;
+        (self.known.drawing, self.is_over) = (drawn.number, drawn.is_last());
+        self.drawn_at = Instant::now();
+        let id = self.web.name(self.known);
+        let event = event(id, drawn, since).await.ok()?;
         self.compressed(event).await
+    }
+
+    /// The event of the marks that the client does not have; `None` if there are none.
+    fn new_marks(&mut self) -> Option<Bytes> {
+        let new = self.marks.borrow_and_update().after(self.known.marks)?;
+        self.known.marks = new.newest;
+        let (id, data) = (self.web.name(self.known), serde_json::to_string(&new).ok()?);
+        Some(format!("id: {id}\nevent: mark\ndata: {data}\n\n").into())
     }
 
     /// Compresses an event and flushes the encoder, so that the client can read the event without the next
@@ -123,20 +146,31 @@ impl Follower {
         Some(sent.into())
     }
 
-    /// Waits until the session ends, or until a second has passed and there is a new snapshot. Returns false
-    /// if the session is gone.
-    async fn waits(&mut self) -> bool {
+    /// Waits for a mark, for the end of the session, or until a second has passed since the last drawing and there
+    /// is a new snapshot. `None` if the session is gone.
+    async fn waits(&mut self) -> Option<News> {
         let mut last = self.newest.clone();
+        let (known, due) = (self.known.marks, self.drawn_at + PERIOD);
         let is_over = last.wait_for(|published| published.is_last);
+        let is_marked = self.marks.wait_for(|history| history.newest() > known);
         let is_new = async {
-            tokio::time::sleep(PERIOD).await;
+            tokio::time::sleep_until(due).await;
             self.newest.changed().await
         };
         tokio::select! {
-            over = is_over => over.is_ok(),
-            new = is_new => new.is_ok(),
+            biased;
+            marked = is_marked => marked.is_ok().then_some(News::Marks),
+            over = is_over => over.is_ok().then_some(News::Drawing),
+            new = is_new => new.is_ok().then_some(News::Drawing),
         }
     }
+}
+
+/// What a client does not have yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Marks,
+    Drawing,
 }
 
 /// The data of an event.
@@ -151,8 +185,7 @@ struct PageUpdate<'a> {
     file: Option<String>,
 }
 
-async fn event(web: &Arc<Web>, drawn: Arc<Drawn>, since: u64) -> Result<Bytes, DrawError> {
-    let id = web.name(drawn.number);
+async fn event(id: String, drawn: Arc<Drawn>, since: u64) -> Result<Bytes, DrawError> {
     let made = tokio::task::spawn_blocking(move || -> Result<String, DrawError> {
         let is_last = drawn.is_last();
         let news = PageUpdate {

@@ -4,6 +4,7 @@
 
 mod answer;
 mod events;
+mod marks;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ use tokio::{
 };
 
 use self::{answer::answer, names::HostNames};
-pub(crate) use self::{token::Token, web::Web};
+pub(crate) use self::{marks::LiveMark, token::Token, web::Web};
 
 /// Pause after a failed `accept`, which would fail again at once while descriptors are exhausted.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

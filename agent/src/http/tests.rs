@@ -347,6 +347,49 @@ fn a_stream_has_updates_and_the_complete_page_at_the_end() {
     });
 }
 
+#[test]
+fn a_stream_has_a_mark_at_once_and_one_that_was_missed_after_it_is_resumed() {
+    let (_sender, newest) = watch::channel(Published::default());
+    let token = Token::new().unwrap();
+    let path = format!("/api/events?t={}", token.text());
+    let web = Web::new(newest, token, 9478);
+    let mark = |rule: &str| LiveMark {
+        at_s: 1.5,
+        kind: "finding",
+        rule: rule.to_owned(),
+        text: "4 ranks spin".to_owned(),
+    };
+    served_site(ServedPages::Page(Arc::clone(&web)), BOUNDS, |address| {
+        let request = |more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+        let mut stream = connected(address, &request(""));
+        read_until(&mut stream, "event: tick");
+        // There is no new snapshot, which ticks wait for.
+        web.mark(mark("first"));
+        let first = read_until(&mut stream, "4 ranks spin");
+        assert!(
+            first.contains("event: mark") && first.contains("\"rule\":\"first\""),
+            "{first}"
+        );
+        let (_, id) = first.split_once("id: ").unwrap();
+        let id = id.lines().next().unwrap().to_owned();
+        drop(stream);
+        web.mark(mark("second"));
+        let mut resumed = connected(address, &request(&format!("Last-Event-ID: {id}\r\n")));
+        let second = read_until(&mut resumed, "4 ranks spin");
+        assert!(second.contains("second") && !second.contains("first"), "{second}");
+        assert!(
+            !second.contains("\"findings\":"),
+            "it has the page already: {second}"
+        );
+        // A client that has nothing, or comes from another session, gets all.
+        for more in ["", "Last-Event-ID: 1f-9-9\r\n"] {
+            let mut other = connected(address, &request(more));
+            let all = read_until(&mut other, "second");
+            assert!(all.contains("\"findings\":") && all.contains("first"), "{all}");
+        }
+    });
+}
+
 /// Joins the chunks of an answer's body.
 fn joined(answer: &[u8]) -> Vec<u8> {
     let end = |of: &[u8], mark: &[u8]| of.windows(mark.len()).position(|at| at == mark).unwrap();

@@ -13,12 +13,13 @@ use hyper::{
     header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, SET_COOKIE},
 };
 use page::{PageError, PageModel, PageSection};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use super::{
     Connection, Newest, Published, Token,
     answer::{Answer, HTML, accepts_gzip, compressed, fields, text_with, with_type},
     events::Events,
+    marks::{LiveMark, MarkHistory},
 };
 
 /// Minimum time between two drawings of the page.
@@ -70,7 +71,15 @@ pub(crate) struct Web {
     /// Distinguishes drawings of this session from those of the next session at the same address.
     session: String,
     drawn: Mutex<Arc<Drawn>>,
+    marks: watch::Sender<MarkHistory>,
     streams: Arc<Semaphore>,
+}
+
+/// Numbers of the newest drawing and of the newest mark that a client has; 0 if it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) drawing: u64,
+    pub(super) marks: u64,
 }
 
 /// A drawing of the page.
@@ -135,6 +144,7 @@ impl Web {
             session: format!("{:x}", job::monotonic_ns()),
             token,
             drawn: Mutex::default(),
+            marks: watch::Sender::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         })
     }
@@ -154,14 +164,28 @@ impl Web {
         self.newest.clone()
     }
 
-    /// The id by which clients name a drawing.
-    pub(super) fn name(&self, number: u64) -> String {
-        format!("{}-{number}", self.session)
+    /// Sends a mark to all browsers that follow the page.
+    pub(crate) fn mark(&self, mark: LiveMark) {
+        self.marks.send_modify(|history| history.push(mark));
     }
 
-    /// The number of the drawing with this id; `None` if it is of another session.
-    fn number(&self, name: &str) -> Option<u64> {
-        name.strip_prefix(&self.session)?.strip_prefix('-')?.parse().ok()
+    pub(super) fn marks(&self) -> watch::Receiver<MarkHistory> {
+        self.marks.subscribe()
+    }
+
+    /// The id by which clients say what they have.
+    pub(super) fn name(&self, known: Known) -> String {
+        format!("{}-{}-{}", self.session, known.drawing, known.marks)
+    }
+
+    /// What a client with this id has: nothing if it is of another session.
+    fn known(&self, name: &str) -> Option<Known> {
+        let numbers = name.strip_prefix(&self.session)?.strip_prefix('-')?;
+        let (drawing, marks) = numbers.split_once('-')?;
+        Some(Known {
+            drawing: drawing.parse().ok()?,
+            marks: marks.parse().ok()?,
+        })
     }
 
     /// Draws the page if there is a new snapshot, and returns the newest drawing, which can be a second old.
@@ -205,7 +229,11 @@ impl Web {
 
     async fn page(&self, query: Option<&str>, headers: &HeaderMap) -> Result<Answer, DrawError> {
         let drawn = self.draw().await?;
-        let (name, accepts) = (self.name(drawn.number), accepts_gzip(headers));
+        let known = Known {
+            drawing: drawn.number,
+            marks: self.marks.borrow().newest(),
+        };
+        let (name, accepts) = (self.name(known), accepts_gzip(headers));
         let answer = tokio::task::spawn_blocking(move || {
             let text = page::live(&drawn.page, &drawn.sections(), &name);
             compressed(HTML, text.into_bytes(), accepts)
@@ -221,7 +249,7 @@ impl Web {
 
     async fn model(&self, headers: &HeaderMap) -> Result<Answer, DrawError> {
         let drawn = self.draw().await?;
-        let tag = format!("\"{}\"", self.name(drawn.number));
+        let tag = format!("\"{}-{}\"", self.session, drawn.number);
         let is_known = headers
             .get(IF_NONE_MATCH)
             .is_some_and(|known| known.as_bytes() == tag.as_bytes());
@@ -257,10 +285,10 @@ impl Web {
         connection.becomes_stream(place);
         let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
         let since = fields(query, "since").next();
-        let since = last.or(since).and_then(|name| self.number(name));
+        let since = last.or(since).and_then(|name| self.known(name));
         let accepts = accepts_gzip(headers);
         let events = Events::after(
-            since.unwrap_or(0),
+            since.unwrap_or_default(),
             Arc::clone(self),
             Arc::clone(connection),
             accepts,

@@ -155,7 +155,7 @@ impl Session {
         let (screen, views) = self.showing();
         let mut snapshot = views.snapshot();
         views.name_call_sites(&mut screen.namer, &mut snapshot.sequence);
-        views.add_loads(&mut snapshot.processes);
+        views.add_series(&mut snapshot);
         last.outputs = screen.take_outputs();
         let (trace, traced) = views.end_trace(&mut last.outputs);
         snapshot.trace = trace;

@@ -53,9 +53,8 @@ impl Session {
             Effect::SayDetail(_) if !self.options.is_verbose => {}
             Effect::SayWhen(line) | Effect::SayDetail(line) => self.screen.say_when(&line),
             Effect::Trace(kind, name, text) => {
-                if let Some(trace) = self.screen.trace() {
-                    trace.mark(kind.name(), &name, &text, monotonic_ns());
-                }
+                let at = self.start.since_armed();
+                self.screen.mark(kind.name(), &name, &text, at);
             }
             Effect::Record(kind, name, text) => {
                 self.rules.record_mark(kind, &name, &text, monotonic_ns());

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
-use job::Namer;
+use job::{Namer, monotonic_ns};
 use profile::Snapshot;
 use report::Trace;
 use report::view::{self, Input, Keys, Painter, UserRequest};
@@ -11,7 +11,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use super::{Options, Outputs, budget::TICK, views::Views};
 use crate::{
     exit::Failure,
-    http::{self, Published, ServedPages, Token, Web},
+    http::{self, LiveMark, Published, ServedPages, Token, Web},
     rulebook::Time,
 };
 
@@ -149,6 +149,21 @@ impl Screen {
         Ok(Some(line))
     }
 
+    /// A rule found, changed or judged something, `at` after the probes were armed: for the trace and for browsers.
+    pub(super) fn mark(&mut self, kind: &'static str, rule: &str, text: &str, at: Duration) {
+        if let Some(trace) = self.trace() {
+            trace.mark(kind, rule, text, monotonic_ns());
+        }
+        if let Some(web) = &self.web {
+            web.mark(LiveMark {
+                at_s: at.as_secs_f64(),
+                kind,
+                rule: rule.to_owned(),
+                text: text.to_owned(),
+            });
+        }
+    }
+
     /// Gives browsers the last values. What they show stays readable without us.
     pub(super) async fn end_page(&mut self, last: Snapshot) {
         if let (Some(sender), Some(web)) = (&self.published, &self.web)
@@ -195,7 +210,7 @@ impl Screen {
         }
         let mut snapshot = views.snapshot();
         if self.web.is_some() {
-            views.add_loads(&mut snapshot.processes);
+            views.add_series(&mut snapshot);
         }
         let is_followed = self.web.as_ref().is_some_and(|web| web.is_followed());
         if is_followed || is_due && self.painter.wants_call_sites() {

@@ -243,6 +243,8 @@ impl JobCalls<'_> {
             until: since_armed(pace.until_ns),
             count: pace.count,
             mean_ns: pace.mean_ns(),
+            least_ns: pace.least_ns as f64,
+            most_ns: pace.most_ns as f64,
         };
         let before = process.sequence.before();
         Some(IterationView {

@@ -8,7 +8,8 @@ use probe::kernel::{self, Kernel, LinkKind, Ring};
 use profile::cost::CostView;
 use profile::format::{duration, plural};
 use profile::{
-    FindingView, JobView, MatrixView, Metered, ProcessView, SequenceView, Snapshot, TraceView, glob, has_mpi,
+    FindingView, JobView, MatrixView, Metered, ProcessView, SequenceView, Snapshot, TimeView, TraceView,
+    glob, has_mpi,
     probe::Probe,
     streams::{ContractFollower, RankReport},
 };
@@ -70,6 +71,10 @@ impl<'a> Views<'a> {
                 .max()
                 .unwrap_or_default(),
             processes,
+            time: TimeView {
+                total: self.measuring.profile.time(has_mpi(self.measuring.probes.list())),
+                buckets: Vec::new(),
+            },
             cpus: self.measuring.cpus.view(),
             progress: self.measuring.progress.as_ref().and_then(ProgressReader::view),
             speedup_hints: self.options.speedup_hints.clone(),
@@ -351,11 +356,14 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// Adds the load of each of these processes over the entire session.
-    pub(super) fn add_loads(&self, processes: &mut [ProcessView]) {
-        for (process, view) in self.shown().into_iter().zip(processes) {
-            view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
+    /// Adds where the time went over the entire session, of each process and of all together.
+    pub(super) fn add_series(&self, snapshot: &mut Snapshot) {
+        let probes = self.measuring.probes.list();
+        for (process, view) in self.shown().into_iter().zip(&mut snapshot.processes) {
+            view.load = process.load(probes, self.start.armed_ns);
         }
+        let profile = &self.measuring.profile;
+        snapshot.time.buckets = profile.time_buckets(self.start.armed_ns, has_mpi(probes));
     }
 
     /// The commands that revert what is left in place.

@@ -97,6 +97,12 @@ function follow(status) {
       take(event);
       say("live", false);
     });
+    events.addEventListener("mark", (event) => {
+      since = event.lastEventId;
+      const mark = JSON.parse(event.data).marks.at(-1);
+      const newest = document.getElementById("newest");
+      if (newest) newest.textContent = [mark.kind, mark.rule + ":", mark.text].join(" ");
+    });
     events.addEventListener("end", (event) => {
       events.close();
       isPaused = false;

@@ -4,7 +4,10 @@
 function sort(table, column, ascending) {
   const body = table.tBodies[0];
   /** @param {HTMLTableRowElement} row */
-  const key = (row) => row.cells[column].dataset.n ?? row.cells[column].textContent ?? "";
+  const key = (row) => {
+    const cell = row.cells[column];
+    return cell.querySelector("meter")?.getAttribute("value") ?? cell.dataset.n ?? cell.textContent ?? "";
+  };
   const rows = Array.from(body.rows).sort((one, other) => {
     const [a, b] = [key(one), key(other)];
     const [x, y] = [Number(a), Number(b)];

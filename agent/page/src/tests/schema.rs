@@ -49,7 +49,7 @@ fn the_schema_accepts_pages_and_refuses_what_lacks_a_field_or_has_another_type()
     for (place, wrong) in [
         ("/schema", "tuneagent.page/2".into()),
         ("/title", Value::Null),
-        ("/timeline/shares/0/cpu", "all".into()),
+        ("/timeline/time/bands/0/shares", "all".into()),
         ("/tables/2/rows/0/0/text", 1.into()),
         ("/tiles/0", serde_json::json!({"name": "without a value"})),
     ] {

@@ -50,6 +50,9 @@ pub struct Pace {
     pub until_ns: u64,
     pub count: u64,
     pub sum_ns: u64,
+    /// The shortest and the longest of them.
+    pub least_ns: u64,
+    pub most_ns: u64,
 }
 
 impl Pace {
@@ -58,6 +61,11 @@ impl Pace {
     }
 
     fn add(&mut self, other: Pace) {
+        self.least_ns = match self.count {
+            0 => other.least_ns,
+            _ => self.least_ns.min(other.least_ns),
+        };
+        self.most_ns = self.most_ns.max(other.most_ns);
         self.until_ns = self.until_ns.max(other.until_ns);
         self.count += other.count;
         self.sum_ns += other.sum_ns;
@@ -191,10 +199,13 @@ impl Iterations {
         }
         let before = self.recent.back().copied().filter(|_| self.is_complete);
         if let Some(before) = before {
+            let length_ns = mark.at_ns.saturating_sub(before.at_ns);
             let one = Pace {
                 until_ns: mark.at_ns,
                 count: 1,
-                sum_ns: mark.at_ns.saturating_sub(before.at_ns),
+                sum_ns: length_ns,
+                least_ns: length_ns,
+                most_ns: length_ns,
             };
             self.overall.add(one);
             self.enter(one);
@@ -242,7 +253,15 @@ impl Iterations {
         }
     }
 
+    /// Memory of the parts at most, in bytes: they and a new one.
+    #[cfg(test)]
+    pub(crate) const PARTS_BYTES_MAX: usize = (PARTS + 1) * size_of::<Pace>();
+
     fn enter(&mut self, one: Pace) {
+        if self.parts.len() == self.parts.capacity() {
+            self.parts
+                .reserve_exact(self.parts.len().max(4).min(PARTS + 1 - self.parts.len()));
+        }
         self.parts.push(one);
         let from_ns = self.first_ns().unwrap_or_default();
         let number = |pace: &Pace, part_ns: u64| pace.until_ns.saturating_sub(from_ns) / part_ns;

@@ -148,6 +148,20 @@ fn a_pace_that_changes_over_the_run_is_reported() {
     assert_eq!(iterations.change(), Some(2.0));
     assert!(iterations.parts().len() <= 64);
     assert_eq!(iterations.parts().iter().map(|part| part.count).sum::<u64>(), 399);
+    let overall = iterations.overall();
+    assert_eq!((overall.least_ns, overall.most_ns), (20_000_000, 200_000_000));
+    // Merged parts keep the extremes of what they contain.
+    let parts = iterations.parts();
+    assert_eq!(
+        parts.iter().map(|part| part.least_ns).min(),
+        Some(overall.least_ns)
+    );
+    assert_eq!(parts.iter().map(|part| part.most_ns).max(), Some(overall.most_ns));
+    assert!(
+        parts
+            .iter()
+            .all(|part| part.least_ns as f64 <= part.mean_ns() && part.mean_ns() <= part.most_ns as f64)
+    );
 }
 
 #[test]

@@ -10,12 +10,14 @@ mod reading;
 mod regions;
 #[cfg(test)]
 pub(crate) mod tests;
+mod thinned;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{Thread, Totals};
 
+use self::load::TimeSeries;
 pub(crate) use self::{durations::DurationHistograms, matrix::Matrix};
 pub use self::{
     process::{Inputs, Metered, ProcessRank, Threads, UnknownThreads},
@@ -40,6 +42,7 @@ pub struct Profile {
     pub collectives: Collectives,
     pub durations: DurationHistograms,
     pub matrix: Matrix,
+    time: TimeSeries,
     /// A CPU was idle at the last reading.
     pub has_idle_cpu: bool,
     /// The reference of all speedups.

@@ -11,7 +11,7 @@ use abi::{Frame, Thread, Totals};
 
 use super::{
     Reading,
-    load::LoadParts,
+    load::{LoadParts, TimedEnd},
     regions::{TimedIteration, WatchedRegions},
     view::{counted_calls, has_mpi, mpi_hits, outside_mpi},
 };
@@ -126,6 +126,8 @@ pub struct Metered {
     pub(super) mpi_from: Option<Reading>,
     pub(super) readings: VecDeque<Reading>,
     pub(super) load: LoadParts,
+    /// Up to here its time is in that of all processes; `None` before.
+    pub(super) added: Option<TimedEnd>,
     /// Time inside MPI of threads whose records were removed.
     retired_ns: u64,
     /// The part of `retired_ns` spent waiting for a CPU.

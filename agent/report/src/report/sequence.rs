@@ -32,7 +32,13 @@ fn begin(begin: &LoopBegin) -> Value {
 }
 
 fn pace(part: &PaceView) -> Value {
-    json!({"until_s": part.until.as_secs_f64(), "count": part.count, "mean_s": part.mean_ns / 1e9})
+    json!({
+        "until_s": part.until.as_secs_f64(),
+        "count": part.count,
+        "mean_s": part.mean_ns / 1e9,
+        "least_s": part.least_ns / 1e9,
+        "most_s": part.most_ns / 1e9,
+    })
 }
 
 pub(super) fn efficiencies(sequence: &SequenceView) -> Option<Value> {

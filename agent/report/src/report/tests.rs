@@ -5,7 +5,7 @@ use std::time::Duration;
 use profile::cost::Estimate;
 use profile::{
     Counters, EfficienciesView, Frequency, GuardView, IterationView, JobView, LoopBegin, MatrixView,
-    Messages, PaceView, PairView, RegionsView, RuleView, SequenceView, Standing, TeamTotals,
+    Messages, PaceView, PairView, RegionsView, RuleView, SequenceView, Standing, TeamTotals, TimeView,
 };
 use serde_json::Value;
 
@@ -110,6 +110,8 @@ fn sequence() -> SequenceView {
                 until: Duration::from_secs(1),
                 count: 8,
                 mean_ns: 2e8,
+                least_ns: 1.5e8,
+                most_ns: 3e8,
             }],
             ..IterationView::default()
         }),
@@ -169,6 +171,17 @@ pub(super) fn everything() -> Snapshot {
         },
         taken_at: "2026-01-02T03:04:05Z".into(),
         elapsed: Duration::from_millis(2_100),
+        time: TimeView {
+            total: TimeParts {
+                on_cpu: TimeByMpi {
+                    outside_ns: 500_000_000,
+                    inside_ns: 250_000_000,
+                    unknown_ns: 250_000_000,
+                },
+                ..TimeParts::default()
+            },
+            ..TimeView::default()
+        },
         processes: vec![
             rank(),
             ProcessView {

@@ -411,6 +411,7 @@ mod tests {
             until: second(until_s),
             count: 10,
             mean_ns: 1e8,
+            ..PaceView::default()
         };
         // Steps were seen from 2 s to 4 s. When the change was made first and last, its number, and the text.
         for (first_s, last_s, number, text) in [
@@ -465,6 +466,7 @@ mod tests {
                     until: Duration::from_secs(20),
                     count: 50,
                     mean_ns: 1.43e8,
+                    ..PaceView::default()
                 },
             });
         }

@@ -5,7 +5,7 @@ use abi::{Frame, Thread};
 use job::monotonic_ns;
 use job::os_metrics::{CpuLimits, CpuShare, frequency};
 use probe::kernel::{Kernel, KernelError};
-use profile::{Inputs, IterationBoundary, Metered, Threads, threads_of};
+use profile::{Inputs, IterationBoundary, Metered, Threads, has_mpi, threads_of};
 
 use super::{Context, Measuring};
 use crate::{
@@ -37,6 +37,7 @@ impl Measuring {
         let threads = self.table_of_threads(has_moved)?;
         let share = self.look_at_shares(context.target, now);
         self.read_processes(&threads, context.target, now);
+        self.profile.add_time(has_mpi(self.probes.list()));
         if let Some((share, limits)) = share {
             self.look_at_cpus(context.rules, share, &limits, now);
         }
