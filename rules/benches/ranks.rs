@@ -42,7 +42,7 @@ fn joined(ranks: u32) -> (Engine, Vec<Node>) {
         engine.node_joined(Machine(id));
         let mut node = Node::new(Machine(id), 0, vec![checked.clone()]);
         for rank in id * ON_NODE..(id + 1) * ON_NODE {
-            node.process_joined(ProcessId(rank), &facts(rank));
+            node.process_joined(ProcessId(rank), facts(rank), Time(0));
             engine.process_joined(ProcessId(rank), facts(rank), Time(0));
         }
         node

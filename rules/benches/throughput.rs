@@ -204,7 +204,8 @@ fn cluster() -> (Engine, Vec<Node>) {
     let nodes = (0..PROCESSES / NODE).map(|id| {
         engine.node_joined(Machine(id));
         let mut node = Node::new(Machine(id), 0, vec![rule()]);
-        (id * NODE..(id + 1) * NODE).for_each(|rank| node.process_joined(ProcessId(rank), &facts(rank)));
+        (id * NODE..(id + 1) * NODE)
+            .for_each(|rank| node.process_joined(ProcessId(rank), facts(rank), Time(0)));
         node
     });
     let nodes = nodes.collect();

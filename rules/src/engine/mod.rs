@@ -39,6 +39,7 @@ mod series;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod track;
 mod trial;
 mod tune;
@@ -72,6 +73,8 @@ pub use relay::Reports;
 use remote::Remote;
 use samples::Samples;
 use stream::Stream;
+pub(crate) use timed::Reduced;
+use timed::{AwaitedWindow, TimedPlan};
 use track::Track;
 use tune::TuneState;
 use variables::Variables;
@@ -135,6 +138,9 @@ struct Running {
     absent: BTreeMap<usize, String>,
     /// Ended instances that wait for the partial results of nodes.
     awaiting: VecDeque<Awaiting>,
+    /// What nodes compute of its windows of a length, and such windows that wait for the parts of nodes.
+    timed_plan: TimedPlan,
+    awaited_windows: VecDeque<AwaitedWindow>,
     /// For each window, the retained contents of its closed instances.
     contents: Vec<Contents>,
     /// For each window, its metrics in earlier closed instances, the newest last.

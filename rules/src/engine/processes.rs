@@ -132,6 +132,12 @@ impl Running {
             Open::Probed(track) => track.floor().or(self.stream.frontier),
         };
         let awaiting = self.awaiting.iter().map(|awaiting| awaiting.due.start());
-        self.windows.iter().filter_map(floor).chain(awaiting).min()
+        let awaited = self.awaited_windows.iter().map(|awaited| awaited.span.0);
+        self.windows
+            .iter()
+            .filter_map(floor)
+            .chain(awaiting)
+            .chain(awaited)
+            .min()
     }
 }

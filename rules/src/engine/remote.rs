@@ -11,6 +11,7 @@ use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::Observation;
 use super::relay::Acknowledged;
+use super::timed::AwaitedWindow;
 use super::{Engine, Open, Running};
 use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Subject, Time};
@@ -152,6 +153,10 @@ impl Engine {
                 running.merge(&partial);
             }
         }
+        report
+            .parts
+            .into_iter()
+            .for_each(|part| self.take_part(node, part));
         for (rule, window, index, reason) in report.incomplete {
             let running = self.rules.get_mut(rule.0);
             if let Some(instance) = running.and_then(|running| running.instance(window, index)) {
@@ -216,6 +221,7 @@ impl Engine {
             Scheduled {
                 reach: running.stream.frontier,
                 windows: running.windows.iter().map(window).collect(),
+                timed: running.awaited_windows.iter().map(AwaitedWindow::entry).collect(),
             }
         };
         let acknowledged = self.nodes.iter();

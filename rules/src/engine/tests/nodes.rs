@@ -31,7 +31,7 @@ impl Cluster {
         (0..NODES).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..3 {
             engine.process_joined(ProcessId(rank), facts(rank), Time(0));
-            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &facts(rank));
+            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), facts(rank), Time(0));
         }
         Cluster { engine, nodes, rule }
     }
@@ -39,7 +39,7 @@ impl Cluster {
     /// The agent of the workers' node is replaced by another one.
     fn restart(&mut self, incarnation: u64) -> Node {
         let mut node = Node::new(Machine(1), incarnation, vec![self.rule.clone()]);
-        (1..3).for_each(|rank| node.process_joined(ProcessId(rank), &facts(rank)));
+        (1..3).for_each(|rank| node.process_joined(ProcessId(rank), facts(rank), Time(0)));
         std::mem::replace(&mut self.nodes[1], node)
     }
 
@@ -223,7 +223,7 @@ fn a_node_speaks_of_its_own_processes_only() {
         let of = Subject::Machine(Machine(1));
         node.observe(Observation::gauge(of, Measure::JobCpus, time, 2.0));
     };
-    (1..3).for_each(|rank| cluster.nodes[0].process_joined(ProcessId(rank), &facts(rank)));
+    (1..3).for_each(|rank| cluster.nodes[0].process_joined(ProcessId(rank), facts(rank), Time(0)));
     observe(&mut cluster.nodes[0], 1);
     let reports = cluster.rounds(200);
     let folded = reports[0].partials.len();

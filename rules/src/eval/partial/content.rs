@@ -200,6 +200,40 @@ impl Content {
         }
     }
 
+    /// Merges the rows of the processes for which `counts` holds, where no fold needs a row for each: bytes of a
+    /// message that do not depend on the number of processes.
+    pub(crate) fn collapse(&mut self, counts: impl Fn(ProcessId) -> bool) {
+        let mut first: BTreeMap<usize, (ProcessId, Vec<ProcessFold>)> = BTreeMap::new();
+        let folds = Arc::clone(&self.folds);
+        self.rows.retain_mut(|((process, probe), rows)| {
+            if folds.has_row_of_each(*probe) || !counts(*process) {
+                return true;
+            }
+            match first.entry(*probe) {
+                Entry::Vacant(place) => {
+                    place.insert((*process, std::mem::take(rows)));
+                }
+                Entry::Occupied(known) => {
+                    let (_, known) = known.into_mut();
+                    for (known, row) in known.iter_mut().zip(rows) {
+                        known.merge(row);
+                    }
+                }
+            }
+            false
+        });
+        let merged = first.into_iter();
+        self.rows
+            .extend(merged.map(|(probe, (process, rows))| ((process, probe), rows)));
+        self.rows.sort_by_key(|(of, _)| *of);
+        let states = self
+            .rows
+            .iter()
+            .flat_map(|(_, rows)| rows)
+            .map(ProcessFold::states);
+        self.states = states.sum();
+    }
+
     /// Removes the hits of some processes.
     pub(crate) fn leave_out(&mut self, processes: &[ProcessId]) {
         self.rows.retain(|((process, _), _)| !processes.contains(process));
