@@ -164,7 +164,14 @@ impl Engine {
     }
 
     /// The data of an instance for formulas; `None` if it is left out.
-    fn probed_window(&mut self, id: RuleId, place: usize, closed: Closed, now: Time) -> Option<WindowData> {
+    fn probed_window(
+        &mut self,
+        id: RuleId,
+        place: usize,
+        mut closed: Closed,
+        now: Time,
+    ) -> Option<WindowData> {
+        closed.instance.merge_partials();
         let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let running = self.rules.get(id.0)?;
         let around = InstanceEnvironment {
@@ -175,16 +182,17 @@ impl Engine {
         };
         let (start, end) = (closed.instance.start(), closed.instance.end().unwrap_or(now));
         let lost = running.stream.lost_between(start, end);
-        let silent = running.concerned(&joined).into_iter().find(|(process, joined)| {
-            let observed = running.stream.observed_of(*process);
-            observed.unwrap_or(*joined) < end
+        let (concerned, of_nodes) = self.observers(running);
+        let mut silent = concerned.iter().filter(|(process, joined)| {
+            let observed = running.stream.observed_of(**process);
+            observed.unwrap_or(**joined) < end
         });
+        let silent = silent.next().map(|(process, _)| self.name(*process));
+        let silent = silent.or_else(|| (of_nodes? < end).then(|| "a node".to_string()));
         let missing = closed.instance.incomplete.clone().or(closed.missing);
         let missing = missing
             .or_else(|| lost.then(|| HITS_LOST.to_string()))
-            .or_else(|| {
-                silent.map(|(process, _)| format!("{} was not observed until its end", self.name(process)))
-            });
+            .or_else(|| silent.map(|name| format!("{name} was not observed until its end")));
         let mut data = closed.instance.data(&around);
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
         data.at_boundaries = self.at_boundaries(running, place, (start, end), &data);

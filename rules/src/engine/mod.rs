@@ -97,6 +97,8 @@ pub struct Engine {
     /// The times at which present processes joined, and the ranks of all processes: read at every tick,
     /// rarely changed.
     joined: Arc<BTreeMap<ProcessId, Time>>,
+    /// Those of `joined` that are on no node.
+    alone: Arc<BTreeMap<ProcessId, Time>>,
     ranks: Arc<BTreeMap<ProcessId, u32>>,
     /// The nodes that pass in partial results. Empty except in tests: node agents are not built.
     nodes: BTreeMap<Machine, Remote>,

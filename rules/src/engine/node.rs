@@ -91,6 +91,9 @@ pub struct Report {
     pub incarnation: u64,
     /// Number of the report of this incarnation, from 0.
     pub sequence: u64,
+    /// The time up to which all its processes were observed, and that of the one that was observed furthest;
+    /// `None` without processes.
+    pub observed: Option<(Time, Time)>,
     /// In the order in which the node got them.
     pub observations: Vec<Observation>,
     /// Aggregates of the hits since the last report.
@@ -241,7 +244,6 @@ impl Node {
             Observation::Watermark { process, time } => {
                 let known = self.watermarks.entry(process).or_insert(time);
                 *known = (*known).max(time);
-                self.observations.push(observation);
             }
             Observation::ProbeTotals {
                 rule,
@@ -298,15 +300,22 @@ impl Node {
         let (Some(known), Some(local)) = (self.processes.get(process), self.rules.get_mut(rule)) else {
             return;
         };
+        let Observation::Hit { time, .. } = observation else {
+            return;
+        };
         let by_key = local.by_key.has(probe);
         let is_passed = local.timed.passes_hits.get(probe) == Some(&true);
+        let watermark = self.watermarks.get(process).copied();
+        // Iterations of the detected loop are known later than they end.
+        if local.is_ordered && !by_key && !local.rule.follows_loop() && watermark >= Some(time) {
+            return local.leave_out(time);
+        }
         if is_passed || (local.is_ordered && !by_key) {
             self.observations.push(observation.clone());
         }
         if !by_key && is_passed {
             return;
         }
-        let watermark = self.watermarks.get(process).copied();
         let process = *process;
         let Some(arrived) = local.arrived(probe, known, observation) else {
             return;
@@ -356,12 +365,22 @@ impl Node {
         }
     }
 
+    fn observed(&self) -> Option<(Time, Time)> {
+        let there = self.processes.iter().filter(|(_, known)| known.left.is_none());
+        let observed = |(process, known): (&ProcessId, &Process)| {
+            self.watermarks.get(process).copied().unwrap_or(known.joined)
+        };
+        let (least, greatest) = (there.clone().map(observed).min(), there.map(observed).max());
+        least.zip(greatest)
+    }
+
     /// Everything to be passed on since the last report.
     pub fn report(&mut self) -> Report {
         let mut report = Report {
             node: self.machine,
             incarnation: self.incarnation,
             sequence: self.reports,
+            observed: self.observed(),
             observations: std::mem::take(&mut self.observations),
             settled: self.rules.iter().map(|local| local.reach).collect(),
             ..Report::default()
@@ -441,12 +460,17 @@ impl Local {
         Some(Arrived { probe, hit })
     }
 
+    /// A hit of this time came late.
+    fn leave_out(&mut self, time: Time) {
+        self.dropped.late += 1;
+        self.late.push(time);
+    }
+
     /// Takes a hit that carries the key of its instance.
     fn take(&mut self, watermark: Option<Time>, arrived: Arrived) {
         let time = arrived.hit.time;
         if self.reach.max(watermark) >= Some(time) {
-            self.dropped.late += 1;
-            self.late.push(time);
+            self.leave_out(time);
         } else if !self.keyed_intake.push(arrived, self.kept.room) {
             self.dropped.overflow += 1;
             self.late.push(time);

@@ -165,6 +165,24 @@ impl Content {
         !self.is_truncated
     }
 
+    /// The process and the probe of its first row.
+    pub(crate) fn first(&self) -> Option<(ProcessId, usize)> {
+        self.rows.first().map(|(of, _)| *of)
+    }
+
+    /// Merges the content of other hits. Takes no longer with more rows here if those of the other are behind them.
+    pub(crate) fn append(&mut self, mut other: Content) {
+        let is_behind = self.rows.last().map(|(of, _)| *of) < other.first();
+        if is_behind && other.kept.iter().all(Vec::is_empty) && !other.is_truncated {
+            self.hits = self.hits.saturating_add(other.hits);
+            self.states += other.states;
+            self.rows.append(&mut other.rows);
+            self.is_truncated |= self.states > self.states_max();
+        } else {
+            self.merge(&other);
+        }
+    }
+
     /// Merges the content of other hits.
     pub(crate) fn merge(&mut self, other: &Content) {
         self.hits = self.hits.saturating_add(other.hits);
