@@ -15,7 +15,7 @@ use super::nest::Nesting;
 use super::output::Output;
 use super::pending_sums::PendingSums;
 use super::stream::Stream;
-use super::timed::TimedPlan;
+use super::timed_plan::TimedPlan;
 use super::tune::TuneState;
 use super::{Engine, Running, open};
 use crate::eval::partial::{Past as Contents, Room};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::{Dropped, Observation};
 use super::relay::Reports;
-use super::timed::{TimedNumbers, TimedPart};
+use super::timed_part::{TimedNumbers, TimedPart};
 use crate::eval::partial::{Content, ContentPart};
 use crate::ids::RuleId;
 use crate::value::{Machine, Scalar, Time};

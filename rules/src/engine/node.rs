@@ -28,7 +28,9 @@ use super::output::{Dropped, Observation};
 use super::relay::Acknowledged;
 use super::samples::Samples;
 use super::stream::Arrived;
-use super::timed::{TimedEntry, TimedPart, TimedPlan, TimedRule};
+use super::timed::TimedEntry;
+use super::timed_part::{TimedPart, TimedRule};
+use super::timed_plan::TimedPlan;
 use super::window::Observed;
 use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
 use crate::facts::ProcessFacts;
@@ -382,7 +384,7 @@ impl Node {
             sequence: self.reports,
             observed: self.observed(),
             observations: std::mem::take(&mut self.observations),
-            settled: self.rules.iter().map(|local| local.reach).collect(),
+            settled: self.rules.iter().map(Local::settled).collect(),
             ..Report::default()
         };
         self.reports += 1;
@@ -458,6 +460,14 @@ impl Local {
             captures,
         };
         Some(Arrived { probe, hit })
+    }
+
+    /// The time up to which its hits have been placed. Those of windows of a length need no place.
+    fn settled(&self) -> Option<Time> {
+        match self.is_ordered {
+            true => self.reach,
+            false => Some(Time(u64::MAX)),
+        }
     }
 
     /// A hit of this time came late.

@@ -3,7 +3,7 @@
 //! node agents and a coordinator are not built (docs/decisions/0010).
 
 use super::keyed_intake::ByKey;
-use super::timed::TimedPlan;
+use super::timed_plan::TimedPlan;
 use crate::partial_sum::Grouping;
 use crate::rule::CheckedRule;
 use crate::term::{Fold, Statistic, Term};

@@ -292,12 +292,16 @@ fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered 
     let end = last(hits).max(1000) + 1500;
     // Reports and schedules are lost, late and doubled, but not for as long as a window waits. The pairs of a
     // window of a length are those that the coordinator knows at its end: reports with hits of pairs are in time.
-    let mut mischief = delivery.mischief.iter().copied().cycle();
+    let (mut mischief, mut passed) = (delivery.mischief.iter().copied().cycle(), 0);
     for ms in (0..end).step_by(250) {
         let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
         let segment: Vec<Sent> = segment.cloned().collect();
         for hit in shuffled(&segment, delivery) {
             job.hit(&hit);
+            if delivery.restart == Some(passed) {
+                job.restart(rule, hit.process);
+            }
+            passed += 1;
         }
         add_up(&mut totals, &segment);
         job.totals(rule, ms, &totals);
