@@ -1,11 +1,16 @@
 //! A job of many ranks: how long it takes until all have joined, until all have ended, and how long the
-//! coordinator takes for an iteration whose boundaries each rank hits.
+//! coordinator takes for an iteration, of the model halo-width, whose boundaries each rank hits.
 //!
 //! `cargo bench -p tuneagent-rules --bench ranks`.
 
+mod common;
+
+use common::model;
+
 use divan::Bencher;
 use rules::{
-    CheckedRule, Engine, Machine, Node, Observation, ProbeId, ProcessFacts, ProcessId, RuleId, Scalar, Time,
+    Engine, Machine, Node, Observation, ProbeId, ProcessFacts, ProcessId, Report, Reports, RuleId, Scalar,
+    Time,
 };
 
 /// Ranks on each node.
@@ -15,15 +20,6 @@ const ITERATION: u64 = 100_000_000;
 
 fn main() {
     divan::main();
-}
-
-/// A window that every rank begins and ends, as that of halo-width.
-fn rule() -> CheckedRule {
-    let (_, text) = rules::models()
-        .iter()
-        .find(|(name, _)| *name == "halo-width")
-        .expect("it is shipped");
-    CheckedRule::from_source(text).expect("it checks")
 }
 
 fn facts(rank: u32) -> ProcessFacts {
@@ -36,13 +32,13 @@ fn facts(rank: u32) -> ProcessFacts {
 
 /// An engine that all ranks joined, and the node of each [`ON_NODE`] of them.
 fn joined(ranks: u32) -> (Engine, Vec<Node>) {
-    let mut engine = Engine::new(vec![rule()], Time(0)).expect("one rule has no conflict");
-    let checked = rule();
+    let mut engine = Engine::new(vec![model("halo-width")], Time(0)).expect("one rule has no conflict");
+    let checked = model("halo-width");
     let nodes = (0..ranks / ON_NODE).map(|id| {
         engine.node_joined(Machine(id));
         let mut node = Node::new(Machine(id), 0, vec![checked.clone()]);
         for rank in id * ON_NODE..(id + 1) * ON_NODE {
-            node.process_joined(ProcessId(rank), &facts(rank));
+            node.process_joined(ProcessId(rank), facts(rank), Time(0));
             engine.process_joined(ProcessId(rank), facts(rank), Time(0));
         }
         node
@@ -98,17 +94,53 @@ fn hits(rank: u32, number: u64) -> Vec<Observation> {
     ]
 }
 
-/// The nodes' reports in an order that is not that of their numbers.
-fn pass_on(engine: &mut Engine, nodes: &mut [Node]) {
+/// The messages of the nodes, each with the reports of as many nodes as one relay has, in an order that is not
+/// that of their numbers.
+fn messages(nodes: &mut [Node], of_relay: usize) -> Vec<Vec<u8>> {
     let count = nodes.len();
-    for place in 0..count {
-        if let Some(node) = nodes.get_mut(place * 7919 % count) {
-            engine.take_report(node.report());
+    let mut order: Vec<usize> = (0..count).map(|place| place * 7919 % count).collect();
+    order.dedup();
+    let mut reports = order
+        .into_iter()
+        .map(|place| nodes[place].report())
+        .collect::<Vec<Report>>()
+        .into_iter();
+    let mut out = Vec::new();
+    loop {
+        let mut merged = Reports::default();
+        reports
+            .by_ref()
+            .take(of_relay)
+            .for_each(|report| merged.add(report));
+        if merged.is_empty() {
+            return out;
+        }
+        out.extend(merged.encode().expect("they fit"));
+    }
+}
+
+fn receive(engine: &mut Engine, messages: &[Vec<u8>]) {
+    for message in messages {
+        for report in Reports::decode(message).expect("it is one of a node") {
+            engine.take_report(report);
         }
     }
 }
 
-#[divan::bench(args = [1_000, 10_000, 20_000], sample_count = 5, sample_size = 1)]
+/// An iteration: the messages before the schedule, and those after it.
+fn iteration(engine: &Engine, nodes: &mut [Node], of_relay: usize) -> [Vec<Vec<u8>>; 2] {
+    let first = messages(nodes, of_relay);
+    let mut engine = engine.clone();
+    receive(&mut engine, &first);
+    engine.tick(Time(2 * ITERATION));
+    let schedule = engine.schedule();
+    nodes.iter_mut().for_each(|node| node.learn(&schedule));
+    [first, messages(nodes, of_relay)]
+}
+
+/// What the coordinator does for an iteration, decoding of its messages included. Beyond 64 nodes relays put the
+/// reports of 64 nodes into one message.
+#[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 5, sample_size = 1)]
 fn an_iteration_of_all_ranks(bencher: Bencher<'_, '_>, ranks: u32) {
     bencher
         .with_inputs(|| {
@@ -117,14 +149,15 @@ fn an_iteration_of_all_ranks(bencher: Bencher<'_, '_>, ranks: u32) {
                 let node = &mut nodes[(rank / ON_NODE) as usize];
                 hits(rank, 0).into_iter().for_each(|hit| node.observe(hit));
             }
-            (engine, nodes)
+            let of_relay = if nodes.len() > 64 { 64 } else { 1 };
+            let messages = iteration(&engine, &mut nodes, of_relay);
+            (engine, messages)
         })
-        .bench_local_values(|(mut engine, mut nodes)| {
-            pass_on(&mut engine, &mut nodes);
+        .bench_local_values(|(mut engine, [first, second])| {
+            receive(&mut engine, &first);
             engine.tick(Time(2 * ITERATION));
-            let schedule = engine.schedule();
-            nodes.iter_mut().for_each(|node| node.learn(&schedule));
-            pass_on(&mut engine, &mut nodes);
+            let schedule = engine.schedule().encode().expect("it fits");
+            receive(&mut engine, &second);
             engine.tick(Time(2 * ITERATION + 1));
             let closed = engine.drain_windows();
             let taken = closed[0].metrics.iter().find(|(name, _)| name == "taken");
@@ -133,6 +166,6 @@ fn an_iteration_of_all_ranks(bencher: Bencher<'_, '_>, ranks: u32) {
                 Some("50 ms"),
                 "{closed:?}"
             );
-            engine
+            (engine, schedule)
         });
 }

@@ -3,6 +3,9 @@
 //! `cargo bench -p tuneagent-rules`. In each iteration every worker has four sends, replies and computations.
 //! Hits are passed process by process with a watermark each, as the agent does, and followed by a tick.
 
+mod common;
+
+use common::model;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use rules::{
@@ -20,14 +23,6 @@ fn main() {
     divan::main();
 }
 
-fn rule() -> CheckedRule {
-    let (_, text) = rules::models()
-        .iter()
-        .find(|(name, _)| *name == "optimal-workers")
-        .expect("it is shipped");
-    CheckedRule::from_source(text).expect("it checks")
-}
-
 fn facts(rank: u32) -> ProcessFacts {
     ProcessFacts {
         machine: Machine(rank / NODE),
@@ -36,7 +31,7 @@ fn facts(rank: u32) -> ProcessFacts {
 }
 
 fn engine() -> Engine {
-    let mut engine = Engine::new(vec![rule()], Time(0)).expect("one rule has no conflict");
+    let mut engine = Engine::new(vec![model("optimal-workers")], Time(0)).expect("one rule has no conflict");
     (0..PROCESSES).for_each(|rank| engine.process_joined(ProcessId(rank), facts(rank), Time(0)));
     engine
 }
@@ -203,8 +198,9 @@ fn cluster() -> (Engine, Vec<Node>) {
     let mut engine = engine();
     let nodes = (0..PROCESSES / NODE).map(|id| {
         engine.node_joined(Machine(id));
-        let mut node = Node::new(Machine(id), 0, vec![rule()]);
-        (id * NODE..(id + 1) * NODE).for_each(|rank| node.process_joined(ProcessId(rank), &facts(rank)));
+        let mut node = Node::new(Machine(id), 0, vec![model("optimal-workers")]);
+        (id * NODE..(id + 1) * NODE)
+            .for_each(|rank| node.process_joined(ProcessId(rank), facts(rank), Time(0)));
         node
     });
     let nodes = nodes.collect();

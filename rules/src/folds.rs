@@ -42,6 +42,12 @@ impl WindowFolds {
         self.gathered.iter().map(|(fold, uses)| (fold, *uses))
     }
 
+    /// Whether a fold over hits of the probe has a row for each process.
+    pub(crate) fn has_row_of_each(&self, probe: usize) -> bool {
+        let mut of_probe = self.gathered.iter().filter(|(fold, _)| fold.probe == probe);
+        of_probe.any(|(fold, _)| matches!(fold.by, Some(Rowed::ByProcess)))
+    }
+
     /// Whether a fold of the window goes over hits of the probe.
     pub(crate) fn uses(&self, probe: usize) -> bool {
         self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())

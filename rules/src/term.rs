@@ -24,7 +24,7 @@ pub(crate) enum Field {
 }
 
 /// The row keys of a fold over hits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Rowed {
     ByProcess,
     By(Typed),
@@ -45,7 +45,7 @@ pub(crate) enum FoldRange {
 }
 
 /// A fold over the hits of a probe in the window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fold {
     /// Index in the table of its window's folds; equal folds share one.
     pub(crate) slot: usize,
@@ -95,7 +95,7 @@ impl Statistic {
 }
 
 /// A subexpression with its type.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Typed {
     pub(crate) term: Term,
     pub(crate) of: Type,
@@ -103,7 +103,7 @@ pub(crate) struct Typed {
 }
 
 /// The operation of a subexpression.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Term {
     Constant(Scalar),
     /// A metric, by its index in the order of evaluation.

@@ -53,7 +53,7 @@ fn facts(process: u32) -> rules::ProcessFacts {
 fn node(machine: rules::Machine, incarnation: u64) -> rules::Node {
     let mut node = rules::Node::new(machine, incarnation, vec![spoken_of()]);
     let own = (0..PROCESSES).filter(|process| facts(*process).machine == machine);
-    own.for_each(|process| node.process_joined(rules::ProcessId(process), &facts(process)));
+    own.for_each(|process| node.process_joined(rules::ProcessId(process), facts(process), rules::Time(0)));
     node
 }
 

@@ -13,6 +13,7 @@ mod implied;
 mod infer;
 mod invocation;
 mod join;
+mod machines;
 mod names;
 mod operators;
 mod order;
@@ -163,6 +164,7 @@ impl Checker<'_> {
             tunes: &tunes,
         });
         self.unused_probes(&plan);
+        self.machines_of_a_job(&windows, &metrics, &tunes);
         Some(CheckedRule {
             name,
             about: file.about.clone(),

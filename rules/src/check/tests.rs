@@ -142,7 +142,10 @@ fn window(rule: &CheckedRule) -> WindowData {
             Err("faults.minor of rank 1 was not observed in the window".into()),
         );
     }
-    let hits = |count, sum, ends| Ok(HitsInWindow { count, sum, ends });
+    let hits = |count, seconds: f64, ends| {
+        let sum_ns = (seconds * 1e9) as u64;
+        Ok(HitsInWindow { count, sum_ns, ends })
+    };
     let mut content = Content::new(rule.folds[0].clone(), Room::default());
     content.take(0, &sent(2, 4, 2, 1024.0));
     content.take(0, &sent(1, 2, 1, 512.0));
@@ -160,13 +163,13 @@ fn window(rule: &CheckedRule) -> WindowData {
         probes: vec![
             (
                 "send".into(),
-                [(ProcessId(0), hits(2.0, 0.006, Some((0.002, 0.004))))].into(),
+                [(ProcessId(0), hits(2, 0.006, Some((0.002, 0.004))))].into(),
             ),
             (
                 "step".into(),
                 [
-                    (ProcessId(1), hits(0.0, 0.0, None)),
-                    (ProcessId(2), hits(3.0, 0.0, None)),
+                    (ProcessId(1), hits(0, 0.0, None)),
+                    (ProcessId(2), hits(3, 0.0, None)),
                 ]
                 .into(),
             ),
@@ -329,14 +332,9 @@ fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
     let rule =
         CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
     let mut window = window(&rule);
-    window.probes[0].1.insert(
-        ProcessId(0),
-        Ok(HitsInWindow {
-            count: 0.0,
-            sum: 0.0,
-            ends: None,
-        }),
-    );
+    window.probes[0]
+        .1
+        .insert(ProcessId(0), Ok(HitsInWindow::default()));
     let shown: Vec<String> = rule
         .evaluate(0, &window, Memory::default())
         .iter()

@@ -72,15 +72,17 @@ impl Engine {
     /// Releases the known hits of a rule; returns what became due.
     pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, DueInstance)> {
         let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
+        let Some((concerned, of_nodes)) = self.rules.get(id.0).map(|running| self.observers(running)) else {
+            return Vec::new();
+        };
         let Some(running) = self.rules.get_mut(id.0) else {
             return Vec::new();
         };
-        let concerned = running.concerned(&joined);
         let latest = running
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
         let reach = running.stream.reach(
-            &concerned,
+            (&concerned, of_nodes),
             latest,
             running.keyed_intake.last().max(running.partial_sums.last()),
         );

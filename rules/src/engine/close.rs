@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::advance::DueInstance;
 use super::instance::{Closed, HITS_LOST, Instance, InstanceEnvironment};
+use super::timed::AwaitedWindow;
 use super::tune::{Outbox, TuneEvaluation, TuneState};
 use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Output, Running, Standing};
 use crate::eval::called::{Memory, Past};
@@ -52,7 +53,7 @@ impl Engine {
                 // Prepared after the preceding windows were evaluated, because its formulas may refer to
                 // them.
                 let window = match due {
-                    DueWindow::Timed(window) => Some(*window),
+                    DueWindow::Timed(awaited) => self.timed_window(RuleId(index), &awaited),
                     DueWindow::Probed(due) => match *due {
                         DueInstance::Closed(closed) => self.probed_window(RuleId(index), place, closed, now),
                         DueInstance::Hit { tune, instance, time } => {
@@ -109,50 +110,11 @@ impl Engine {
     fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, DueWindow)> {
         // First, because pairs of hits belong to the timed windows in which they become known.
         let closed = self.advance(id, now);
-        let mut out = Vec::new();
-        for place in 0..self.rules.get(id.0).map_or(0, |running| running.windows.len()) {
-            let Some(running) = self.rules.get(id.0) else {
-                continue;
-            };
-            let (
-                Some(Open::Timed {
-                    since,
-                    index,
-                    pairs,
-                    incomplete,
-                }),
-                Some(window),
-            ) = (running.windows.get(place), running.rule.windows.get(place))
-            else {
-                continue;
-            };
-            let WindowKind::Timed(every) = window.kind else {
-                continue;
-            };
-            if now.since(*since) < every {
-                continue;
-            }
-            if running.mode != Mode::Off {
-                let window = WindowData {
-                    window: place,
-                    number: *index,
-                    ..self.timed((id, place), running, *index, (*since, now))
-                };
-                let window = running.with_pairs(window, pairs, incomplete.as_deref(), (*since, now));
-                let window = running.looking_back(place, window);
-                out.push((place, DueWindow::Timed(Box::new(window))));
-            }
-            let next = Open::Timed {
-                since: now,
-                index: index + 1,
-                pairs: Arc::new(Content::new(pairs.folds(), self.room())),
-                incomplete: None,
-            };
-            let running = self.rules.get_mut(id.0);
-            if let Some(open) = running.and_then(|running| running.windows.get_mut(place)) {
-                *open = next;
-            }
-        }
+        self.close_timed(id, now);
+        let ready = self.timed_ready(id, now).into_iter();
+        let mut out: Vec<(usize, DueWindow)> = ready
+            .map(|awaited| (awaited.place, DueWindow::Timed(Box::new(awaited))))
+            .collect();
         out.extend(
             closed
                 .into_iter()
@@ -161,8 +123,55 @@ impl Engine {
         out
     }
 
+    /// Closes the windows of a length that end by `now`, and begins the next ones. They are evaluated when the
+    /// nodes have reported their parts: at once, without nodes.
+    fn close_timed(&mut self, id: RuleId, now: Time) {
+        let room = self.room();
+        let Some(running) = self.rules.get_mut(id.0) else {
+            return;
+        };
+        for (place, (open, window)) in running.windows.iter_mut().zip(&running.rule.windows).enumerate() {
+            let (
+                Open::Timed {
+                    since,
+                    index,
+                    pairs,
+                    incomplete,
+                },
+                WindowKind::Timed(every),
+            ) = (open, &window.kind)
+            else {
+                continue;
+            };
+            if now.since(*since) < *every {
+                continue;
+            }
+            let next = Arc::new(Content::new(pairs.folds(), room));
+            let pairs = std::mem::replace(pairs, next);
+            let over = AwaitedWindow {
+                place,
+                index: *index,
+                span: (*since, now),
+                pairs,
+                incomplete: incomplete.take(),
+                parts: BTreeMap::new(),
+            };
+            (*since, *index) = (now, *index + 1);
+            if running.mode != Mode::Off {
+                running.awaited_windows.push_back(over);
+            }
+        }
+    }
+
     /// The data of an instance for formulas; `None` if it is left out.
-    fn probed_window(&mut self, id: RuleId, place: usize, closed: Closed, now: Time) -> Option<WindowData> {
+    fn probed_window(
+        &mut self,
+        id: RuleId,
+        place: usize,
+        mut closed: Closed,
+        now: Time,
+    ) -> Option<WindowData> {
+        closed.instance.merge_partials();
         let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let running = self.rules.get(id.0)?;
         let around = InstanceEnvironment {
@@ -173,16 +182,17 @@ impl Engine {
         };
         let (start, end) = (closed.instance.start(), closed.instance.end().unwrap_or(now));
         let lost = running.stream.lost_between(start, end);
-        let silent = running.concerned(&joined).into_iter().find(|(process, joined)| {
-            let observed = running.stream.observed_of(*process);
-            observed.unwrap_or(*joined) < end
+        let (concerned, of_nodes) = self.observers(running);
+        let mut silent = concerned.iter().filter(|(process, joined)| {
+            let observed = running.stream.observed_of(**process);
+            observed.unwrap_or(**joined) < end
         });
+        let silent = silent.next().map(|(process, _)| self.name(*process));
+        let silent = silent.or_else(|| (of_nodes? < end).then(|| "a node".to_string()));
         let missing = closed.instance.incomplete.clone().or(closed.missing);
         let missing = missing
             .or_else(|| lost.then(|| HITS_LOST.to_string()))
-            .or_else(|| {
-                silent.map(|(process, _)| format!("{} was not observed until its end", self.name(process)))
-            });
+            .or_else(|| silent.map(|name| format!("{name} was not observed until its end")));
         let mut data = closed.instance.data(&around);
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
         data.at_boundaries = self.at_boundaries(running, place, (start, end), &data);
@@ -249,7 +259,7 @@ impl Engine {
 }
 
 enum DueWindow {
-    Timed(Box<WindowData>),
+    Timed(Box<AwaitedWindow>),
     Probed(Box<DueInstance>),
 }
 
@@ -349,7 +359,7 @@ impl Running {
     }
 
     /// A timed window with the pairs of hits that became known in it; without any if some were lost.
-    fn with_pairs(
+    pub(super) fn with_pairs(
         &self,
         window: WindowData,
         pairs: &Content,
@@ -371,7 +381,7 @@ impl Running {
     }
 
     /// Adds the retained data of closed instances, for folds over them.
-    fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
+    pub(super) fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
         if let Some(past) = self.contents.get(place) {
             (window.earlier, window.run) = (past.earlier(), past.run());
         }

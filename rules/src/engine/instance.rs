@@ -79,6 +79,9 @@ pub(super) struct Instance {
     pub(super) key: Option<Key>,
     pub(super) extent: Extent,
     pub(super) content: Arc<Content>,
+    /// What nodes have folded of it. It is merged at once when the instance is evaluated: rows of many processes
+    /// are then inserted in their order.
+    pub(super) partials: Vec<Content>,
     /// Why it cannot be complete.
     pub(super) incomplete: Option<String>,
     /// Time of the last hit that was placed in order, or with which a process began a later instance.
@@ -114,6 +117,14 @@ impl Instance {
     pub(super) fn mark_incomplete(&mut self, reason: &str) {
         if self.incomplete.as_deref().is_none_or(|known| reason < known) {
             self.incomplete = Some(reason.to_string());
+        }
+    }
+
+    pub(super) fn merge_partials(&mut self) {
+        let mut partials = std::mem::take(&mut self.partials);
+        partials.sort_by_key(Content::first);
+        if !partials.is_empty() {
+            self.fill(|content| partials.into_iter().for_each(|partial| content.append(partial)));
         }
     }
 

@@ -75,6 +75,12 @@ impl InstanceTable {
         }
     }
 
+    /// The entry of an instance.
+    pub(super) fn get(&self, index: u64) -> Option<&Entry> {
+        let place = self.entries.partition_point(|known| known.index < index);
+        self.entries.get(place).filter(|known| known.index == index)
+    }
+
     /// The instances that are open, or were not over before `since`.
     pub(super) fn since(&self, since: Option<Time>) -> Vec<Entry> {
         let recent = |entry: &&Entry| entry.over.is_none_or(|over| Some(over) >= since);

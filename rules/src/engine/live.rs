@@ -15,6 +15,7 @@ use super::nest::Nesting;
 use super::output::Output;
 use super::pending_sums::PendingSums;
 use super::stream::Stream;
+use super::timed_plan::TimedPlan;
 use super::tune::TuneState;
 use super::{Engine, Running, open};
 use crate::eval::partial::{Past as Contents, Room};
@@ -182,6 +183,8 @@ impl Running {
             was_hit: vec![false; rule.probes.len()],
             absent: BTreeMap::new(),
             awaiting: VecDeque::new(),
+            timed_plan: TimedPlan::of(&rule),
+            awaited_windows: VecDeque::new(),
             contents: contents.collect(),
             history: vec![Vec::new(); rule.windows.len()],
             inner: vec![Inside::default(); rule.windows.len()],

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::{Dropped, Observation};
 use super::relay::Reports;
+use super::timed_part::{TimedNumbers, TimedPart};
 use crate::eval::partial::{Content, ContentPart};
 use crate::ids::RuleId;
 use crate::value::{Machine, Scalar, Time};
@@ -21,7 +22,7 @@ const ITEM_MAX: usize = 1 << 20;
 /// The most memory that the items of a message may need, in bytes.
 const MEMORY_MAX: usize = 64 << 20;
 /// The format of messages. A change of any type in them is another format.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// Why a message cannot be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,12 +67,14 @@ struct ReportHead {
     node: Machine,
     incarnation: u64,
     sequence: u64,
+    observed: Option<(Time, Time)>,
     settled: Vec<Option<Time>>,
     dropped: Vec<Dropped>,
     incomplete: Vec<(RuleId, usize, u64, String)>,
     late: Vec<(RuleId, Time)>,
     observations: usize,
     partials: Vec<PartialHead>,
+    parts: Vec<ContentHead>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,9 +82,24 @@ struct PartialHead {
     rule: RuleId,
     window: usize,
     index: u64,
+    content: ContentHead,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ContentHead {
     hits: u64,
     has_room: bool,
     parts: usize,
+}
+
+impl ContentHead {
+    fn of(content: &Content) -> ContentHead {
+        ContentHead {
+            hits: content.len() as u64,
+            has_room: content.has_room(),
+            parts: content.parts().count(),
+        }
+    }
 }
 
 impl Report {
@@ -236,26 +254,36 @@ impl MessageWriter {
             rule: partial.rule,
             window: partial.window,
             index: partial.index,
-            hits: partial.content.len() as u64,
-            has_room: partial.content.has_room(),
-            parts: partial.content.parts().count(),
+            content: ContentHead::of(&partial.content),
         };
         self.put(&ReportHead {
             node: report.node,
             incarnation: report.incarnation,
             sequence: report.sequence,
+            observed: report.observed,
             settled: report.settled.clone(),
             dropped: report.dropped.clone(),
             incomplete: report.incomplete.clone(),
             late: report.late.clone(),
             observations: report.observations.len(),
             partials: report.partials.iter().map(head).collect(),
+            parts: report
+                .parts
+                .iter()
+                .map(|part| ContentHead::of(&part.content))
+                .collect(),
         })?;
         for observation in &report.observations {
             self.put_counted(observation, Some(bytes_of(observation)))?;
         }
         for part in report.partials.iter().flat_map(|partial| partial.content.parts()) {
             self.put_counted(&part, part.bytes())?;
+        }
+        for part in &report.parts {
+            self.put_counted(&part.numbers, Some(part.numbers.bytes()))?;
+            for part in part.content.parts() {
+                self.put_counted(&part, part.bytes())?;
+            }
         }
         Ok(())
     }
@@ -332,6 +360,7 @@ impl<'m> MessageReader<'m> {
             node: head.node,
             incarnation: head.incarnation,
             sequence: head.sequence,
+            observed: head.observed,
             settled: head.settled,
             dropped: head.dropped,
             incomplete: head.incomplete,
@@ -343,19 +372,29 @@ impl<'m> MessageReader<'m> {
             report.observations.push(observation);
         }
         for partial in head.partials {
-            let mut parts = Vec::new();
-            for _ in 0..partial.parts {
-                parts.push(self.take_counted(ContentPart::bytes)?);
-            }
-            let content = Content::of_parts(partial.hits, !partial.has_room, parts);
             report.partials.push(Partial {
                 rule: partial.rule,
                 window: partial.window,
                 index: partial.index,
-                content: content.ok_or_else(|| self.broken("its rows are not in order"))?,
+                content: self.take_content(&partial.content)?,
+            });
+        }
+        for head in head.parts {
+            report.parts.push(TimedPart {
+                numbers: self.take_counted(|numbers: &TimedNumbers| Some(numbers.bytes()))?,
+                content: self.take_content(&head)?,
             });
         }
         Ok(report)
+    }
+
+    fn take_content(&mut self, head: &ContentHead) -> Result<Content, MessageError> {
+        let mut parts = Vec::new();
+        for _ in 0..head.parts {
+            parts.push(self.take_counted(ContentPart::bytes)?);
+        }
+        let content = Content::of_parts(head.hits, !head.has_room, parts);
+        content.ok_or_else(|| self.broken("its rows are not in order"))
     }
 
     fn end(self) -> Result<(), MessageError> {

@@ -39,6 +39,9 @@ mod series;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod timed;
+mod timed_part;
+mod timed_plan;
 mod track;
 mod trial;
 mod tune;
@@ -72,6 +75,9 @@ pub use relay::Reports;
 use remote::Remote;
 use samples::Samples;
 use stream::Stream;
+use timed::AwaitedWindow;
+pub(crate) use timed_part::Reduced;
+use timed_plan::TimedPlan;
 use track::Track;
 use tune::TuneState;
 use variables::Variables;
@@ -94,6 +100,8 @@ pub struct Engine {
     /// The times at which present processes joined, and the ranks of all processes: read at every tick,
     /// rarely changed.
     joined: Arc<BTreeMap<ProcessId, Time>>,
+    /// Those of `joined` that are on no node.
+    alone: Arc<BTreeMap<ProcessId, Time>>,
     ranks: Arc<BTreeMap<ProcessId, u32>>,
     /// The nodes that pass in partial results. Empty except in tests: node agents are not built.
     nodes: BTreeMap<Machine, Remote>,
@@ -135,6 +143,9 @@ struct Running {
     absent: BTreeMap<usize, String>,
     /// Ended instances that wait for the partial results of nodes.
     awaiting: VecDeque<Awaiting>,
+    /// What nodes compute of its windows of a length, and such windows that wait for the parts of nodes.
+    timed_plan: TimedPlan,
+    awaited_windows: VecDeque<AwaitedWindow>,
     /// For each window, the retained contents of its closed instances.
     contents: Vec<Contents>,
     /// For each window, its metrics in earlier closed instances, the newest last.

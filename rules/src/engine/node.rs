@@ -5,8 +5,9 @@
 //!
 //! A node agent would pass observations of its own processes to its [`Node`], and from time to time the
 //! resulting [`Report`] to the coordinator's [`Engine`](crate::Engine). Hits that carry the key of their
-//! instance are folded here, so that a report has one state for each instance, process and fold, for any
-//! number of hits. Boundaries, joins, hits placed by time, and measures are passed on, because only the
+//! instance are folded here, so that a report has one state for each instance and fold, for any number of hits
+//! and processes; it has one for each process where a formula needs that. Windows of a length are folded here,
+//! too, see [`super::timed`]. Boundaries, joins and hits placed by time are passed on, because only the
 //! coordinator knows their order.
 //!
 //! Only the coordinator knows when instances began and ended. It sends a [`Schedule`]: up to the schedule's
@@ -14,24 +15,30 @@
 //! arrive twice, late and in any order; a report that never arrives is a loss. An agent that was restarted
 //! knows nothing of the hits of the one before it: it has a greater incarnation, and numbers its reports from 0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Process;
 use super::capture::Captures;
 use super::instance_table::{Entry, InstanceTable};
 use super::keyed_intake::{ByKey, Instances, KeyedIntake};
 use super::output::{Dropped, Observation};
 use super::relay::Acknowledged;
+use super::samples::Samples;
 use super::stream::Arrived;
+use super::timed::TimedEntry;
+use super::timed_part::{TimedPart, TimedRule};
+use super::timed_plan::TimedPlan;
+use super::window::Observed;
 use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
+use crate::measure::Measure;
 use crate::rule::CheckedRule;
-use crate::term::Term;
-use crate::value::{Key, Machine, ProcessId, Reads, Time};
+use crate::value::{Key, Machine, ProcessId, Reads, Subject, Time};
 
 /// Evaluates the parts of rules that can be evaluated on the node of the processes.
 #[derive(Clone, Debug, Default)]
@@ -39,26 +46,28 @@ pub struct Node {
     machine: Machine,
     incarnation: u64,
     rules: Vec<Local>,
-    processes: BTreeMap<ProcessId, ProcessPlace>,
+    processes: BTreeMap<ProcessId, Process>,
+    samples: Samples,
     watermarks: BTreeMap<ProcessId, Time>,
     /// Observations that are passed on unchanged.
     observations: Vec<Observation>,
     reports: u64,
 }
 
-#[derive(Clone, Debug)]
-struct ProcessPlace {
-    rank: Option<u32>,
-    host: Option<Arc<str>>,
-}
-
 /// A node's state of one rule.
 #[derive(Clone, Debug, Default)]
 struct Local {
+    rule: Arc<CheckedRule>,
+    /// For each role, its processes on this node.
+    roles: Vec<BTreeSet<ProcessId>>,
     captures: Vec<Captures>,
     by_key: ByKey,
-    /// For each probe, whether a timed window needs its hits: the coordinator selects them.
-    of_time: Vec<bool>,
+    timed: TimedPlan,
+    /// It has windows from probe to probe, or pairs of hits.
+    is_ordered: bool,
+    /// For each window of a length: the next one to compute, and its begin.
+    next: Vec<(u64, Time)>,
+    parts: Vec<TimedPart>,
     keyed_intake: KeyedIntake,
     tables: Vec<InstanceTable>,
     reach: Option<Time>,
@@ -84,10 +93,15 @@ pub struct Report {
     pub incarnation: u64,
     /// Number of the report of this incarnation, from 0.
     pub sequence: u64,
+    /// The time up to which all its processes were observed, and that of the one that was observed furthest;
+    /// `None` without processes.
+    pub observed: Option<(Time, Time)>,
     /// In the order in which the node got them.
     pub observations: Vec<Observation>,
     /// Aggregates of the hits since the last report.
     pub partials: Vec<Partial>,
+    /// Its parts of windows of a length.
+    pub(super) parts: Vec<TimedPart>,
     /// For each rule, the time up to which the hits that the node folds have been placed.
     pub settled: Vec<Option<Time>>,
     /// For each rule, what was left out since the last report.
@@ -126,6 +140,8 @@ pub(super) struct Scheduled {
     pub(super) reach: Option<Time>,
     /// For each window, the instances that may not be settled everywhere.
     pub(super) windows: Vec<Vec<Entry>>,
+    /// The windows of a length of which not all parts are here, in the order in which they closed.
+    pub(super) timed: Vec<TimedEntry>,
 }
 
 impl Scheduled {
@@ -139,7 +155,8 @@ impl Scheduled {
             let texts: usize = entries.iter().map(text).sum();
             size_of::<Vec<Entry>>() + entries.capacity() * size_of::<Entry>() + texts
         };
-        size_of::<Scheduled>() + self.windows.iter().map(of_window).sum::<usize>()
+        let timed = self.timed.capacity() * size_of::<TimedEntry>();
+        size_of::<Scheduled>() + timed + self.windows.iter().map(of_window).sum::<usize>()
     }
 }
 
@@ -172,14 +189,48 @@ impl Node {
         }
     }
 
-    /// A process of this node joined. [`crate::Engine::process_joined`] informs the coordinator.
-    pub fn process_joined(&mut self, process: ProcessId, facts: &ProcessFacts) {
-        let known = ProcessPlace {
-            rank: facts.rank,
+    /// A process of this node exists from `now` on. It must be the time of [`crate::Engine::process_joined`],
+    /// which informs the coordinator.
+    pub fn process_joined(&mut self, process: ProcessId, facts: ProcessFacts, now: Time) {
+        self.forget(process);
+        for local in &mut self.rules {
+            for (role, members) in local.rule.roles.iter().zip(&mut local.roles) {
+                if role.has(&facts) {
+                    members.insert(process);
+                }
+            }
+        }
+        let known = Process {
             host: facts.host.as_deref().map(Arc::from),
+            facts,
+            joined: now,
+            left: None,
         };
-        self.watermarks.remove(&process);
         self.processes.insert(process, known);
+        self.make_room();
+    }
+
+    /// A process of this node has ended. Call it before a watermark of the process that is later, and with the
+    /// time of [`crate::Engine::process_left`].
+    pub fn process_left(&mut self, process: ProcessId, now: Time) {
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.left.get_or_insert(now);
+        }
+    }
+
+    fn forget(&mut self, process: ProcessId) {
+        if self.processes.remove(&process).is_some() {
+            self.samples.drop_process(process);
+            self.watermarks.remove(&process);
+            for local in &mut self.rules {
+                local.roles.iter_mut().for_each(|members| {
+                    members.remove(&process);
+                });
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
         let room = Room::of(self.processes.len());
         self.rules.iter_mut().for_each(|local| local.kept.room = room);
     }
@@ -190,37 +241,107 @@ impl Node {
             Observation::Hit {
                 rule: RuleId(rule),
                 probe: ProbeId(probe),
-                process,
                 ..
-            } if self.folds(rule, probe) => {
-                let Some(known) = self.processes.get(&process) else {
-                    return;
-                };
-                let of_time = self.rules.get(rule).and_then(|local| local.of_time.get(probe));
-                if of_time == Some(&true) {
-                    self.observations.push(observation.clone());
-                }
-                let watermark = self.watermarks.get(&process).copied();
-                if let Some(local) = self.rules.get_mut(rule) {
-                    local.take(probe, known, watermark, observation);
-                }
-            }
+            } => self.hit(rule, probe, observation),
             Observation::Watermark { process, time } => {
                 let known = self.watermarks.entry(process).or_insert(time);
                 *known = (*known).max(time);
-                self.observations.push(observation);
+            }
+            Observation::ProbeTotals {
+                rule,
+                probe,
+                process,
+                time,
+                count,
+                duration_sum_ns,
+            } => {
+                let totals = (count, duration_sum_ns);
+                self.samples.totals((rule, probe, process), time, totals);
+                let local = self.rules.get(rule.0);
+                if local.is_some_and(|local| local.timed.passes_hits.get(probe.0) == Some(&true)) {
+                    self.observations.push(observation);
+                }
+            }
+            Observation::Counter {
+                of: of @ Subject::Process(_),
+                measure,
+                time,
+                total,
+            } => {
+                self.samples.counter(of, measure, time, total);
+                self.pass_on(measure, observation);
+            }
+            Observation::Gauge {
+                of: of @ Subject::Process(_),
+                measure,
+                time,
+                value,
+            } if value.is_finite() => {
+                self.samples.gauge(of, measure, time, value);
+                self.pass_on(measure, observation);
             }
             other => self.observations.push(other),
         }
     }
 
-    fn folds(&self, rule: usize, probe: usize) -> bool {
-        self.rules.get(rule).is_some_and(|local| local.by_key.has(probe))
+    /// Passes on a measurement of a process that the coordinator needs.
+    fn pass_on(&mut self, measure: Measure, observation: Observation) {
+        if self
+            .rules
+            .iter()
+            .any(|local| local.timed.passed.contains(&measure))
+        {
+            self.observations.push(observation);
+        }
+    }
+
+    fn hit(&mut self, rule: usize, probe: usize, observation: Observation) {
+        let Observation::Hit { process, .. } = &observation else {
+            return;
+        };
+        let (Some(known), Some(local)) = (self.processes.get(process), self.rules.get_mut(rule)) else {
+            return;
+        };
+        let Observation::Hit { time, .. } = observation else {
+            return;
+        };
+        let by_key = local.by_key.has(probe);
+        let is_passed = local.timed.passes_hits.get(probe) == Some(&true);
+        let watermark = self.watermarks.get(process).copied();
+        // Iterations of the detected loop are known later than they end.
+        if local.is_ordered && !by_key && !local.rule.follows_loop() && watermark >= Some(time) {
+            return local.leave_out(time);
+        }
+        if is_passed || (local.is_ordered && !by_key) {
+            self.observations.push(observation.clone());
+        }
+        if !by_key && is_passed {
+            return;
+        }
+        let process = *process;
+        let Some(arrived) = local.arrived(probe, known, observation) else {
+            return;
+        };
+        if !is_passed && local.timed.has_windows() {
+            self.samples
+                .hit((RuleId(rule), ProbeId(probe), process), arrived.hit.clone());
+        }
+        if by_key {
+            local.take(watermark, arrived);
+        }
     }
 
     /// Takes a schedule of the coordinator. An outdated one changes nothing.
     pub fn learn(&mut self, schedule: &Schedule) {
-        for (local, scheduled) in self.rules.iter_mut().zip(&schedule.rules) {
+        let observed = Observed {
+            processes: &self.processes,
+            samples: &self.samples,
+            room: Room::of(self.processes.len()),
+        };
+        for (place, (local, scheduled)) in self.rules.iter_mut().zip(&schedule.rules).enumerate() {
+            for entry in &scheduled.timed {
+                local.compute(RuleId(place), observed, *entry);
+            }
             for (table, entries) in local.tables.iter_mut().zip(&scheduled.windows) {
                 entries.iter().for_each(|entry| table.learn(entry));
             }
@@ -230,6 +351,29 @@ impl Node {
                 keyed_intake.settle(reach, &local.by_key, &mut local.tables, dropped, &mut local.kept);
             }
         }
+        let begins = self
+            .rules
+            .iter()
+            .flat_map(|local| &local.next)
+            .map(|(_, begin)| *begin);
+        if let Some(floor) = begins.min() {
+            self.samples.forget(floor);
+            let gone = self
+                .processes
+                .iter()
+                .filter(|(_, known)| known.left.is_some_and(|left| left < floor));
+            let gone: Vec<ProcessId> = gone.map(|(process, _)| *process).collect();
+            gone.into_iter().for_each(|process| self.forget(process));
+        }
+    }
+
+    fn observed(&self) -> Option<(Time, Time)> {
+        let there = self.processes.iter().filter(|(_, known)| known.left.is_none());
+        let observed = |(process, known): (&ProcessId, &Process)| {
+            self.watermarks.get(process).copied().unwrap_or(known.joined)
+        };
+        let (least, greatest) = (there.clone().map(observed).min(), there.map(observed).max());
+        least.zip(greatest)
     }
 
     /// Everything to be passed on since the last report.
@@ -238,8 +382,9 @@ impl Node {
             node: self.machine,
             incarnation: self.incarnation,
             sequence: self.reports,
+            observed: self.observed(),
             observations: std::mem::take(&mut self.observations),
-            settled: self.rules.iter().map(|local| local.reach).collect(),
+            settled: self.rules.iter().map(Local::settled).collect(),
             ..Report::default()
         };
         self.reports += 1;
@@ -255,8 +400,9 @@ impl Node {
                 index,
                 content,
             };
-            let contents = std::mem::take(&mut local.kept.contents);
+            let contents = local.settled_contents(&self.processes);
             report.partials.extend(contents.into_iter().map(partial));
+            report.parts.append(&mut local.parts);
             let incomplete = local.kept.incomplete.drain(..);
             report
                 .incomplete
@@ -268,41 +414,27 @@ impl Node {
     }
 }
 
-/// Whether a timed window needs the hits of a probe, whose statistics are those between two totals.
-pub(super) fn is_of_time(rule: &CheckedRule, probe: usize) -> bool {
-    let windows = rule.windows.iter().zip(&rule.folds);
-    let mut timed = windows.filter(|(window, _)| window.boundaries().is_none());
-    let mut found = timed.any(|(_, folds)| folds.uses(probe));
-    for formula in (0..rule.windows.len()).flat_map(|place| rule.formulas_of(place)) {
-        formula.visit(&mut |term| found |= matches!(term, Term::Hits { probe: of, .. } if *of == probe));
-    }
-    found
-}
-
 impl Local {
     fn new(rule: &CheckedRule) -> Local {
         Local {
+            roles: vec![BTreeSet::new(); rule.roles.len()],
             captures: rule.probes.iter().map(Captures::of).collect(),
             by_key: ByKey::of(rule),
-            of_time: (0..rule.probes.len())
-                .map(|probe| is_of_time(rule, probe))
-                .collect(),
+            timed: TimedPlan::of(rule),
+            is_ordered: rule.windows.iter().any(|window| window.boundaries().is_some())
+                || !rule.joins.is_empty(),
+            next: vec![(0, Time(0)); rule.windows.len()],
             tables: rule.windows.iter().map(|_| InstanceTable::default()).collect(),
             kept: Kept {
                 folds: rule.folds.clone(),
                 ..Kept::default()
             },
+            rule: Arc::new(rule.clone()),
             ..Local::default()
         }
     }
 
-    fn take(
-        &mut self,
-        probe: usize,
-        known: &ProcessPlace,
-        watermark: Option<Time>,
-        observation: Observation,
-    ) {
+    fn arrived(&self, probe: usize, known: &Process, observation: Observation) -> Option<Arrived> {
         let Observation::Hit {
             process,
             thread,
@@ -312,13 +444,8 @@ impl Local {
             ..
         } = observation
         else {
-            return;
+            return None;
         };
-        if self.reach.max(watermark) >= Some(time) {
-            self.dropped.late += 1;
-            self.late.push(time);
-            return;
-        }
         let captures = self
             .captures
             .get(probe)
@@ -326,15 +453,79 @@ impl Local {
         let hit = Hit {
             time,
             process,
-            rank: known.rank,
+            rank: known.facts.rank,
             host: known.host.clone(),
             thread,
             duration_ns,
             captures,
         };
-        if !self.keyed_intake.push(Arrived { probe, hit }, self.kept.room) {
+        Some(Arrived { probe, hit })
+    }
+
+    /// The time up to which its hits have been placed. Those of windows of a length need no place.
+    fn settled(&self) -> Option<Time> {
+        match self.is_ordered {
+            true => self.reach,
+            false => Some(Time(u64::MAX)),
+        }
+    }
+
+    /// A hit of this time came late.
+    fn leave_out(&mut self, time: Time) {
+        self.dropped.late += 1;
+        self.late.push(time);
+    }
+
+    /// Takes a hit that carries the key of its instance.
+    fn take(&mut self, watermark: Option<Time>, arrived: Arrived) {
+        let time = arrived.hit.time;
+        if self.reach.max(watermark) >= Some(time) {
+            self.leave_out(time);
+        } else if !self.keyed_intake.push(arrived, self.kept.room) {
             self.dropped.overflow += 1;
             self.late.push(time);
         }
+    }
+
+    /// Computes its part of a window of a length, once.
+    fn compute(&mut self, id: RuleId, observed: Observed<'_>, entry: TimedEntry) {
+        let Some((next, begin)) = self.next.get_mut(entry.window) else {
+            return;
+        };
+        if entry.index < *next {
+            return;
+        }
+        (*next, *begin) = (entry.index.saturating_add(1), entry.span.1);
+        let rule = TimedRule {
+            id,
+            rule: &self.rule,
+            plan: &self.timed,
+            roles: &self.roles,
+        };
+        self.parts.push(rule.part(observed, entry));
+    }
+
+    /// The contents of the instances that are over, or no longer known, with one row for all processes that were
+    /// there from the begin, where no formula needs the row of each.
+    fn settled_contents(
+        &mut self,
+        processes: &BTreeMap<ProcessId, Process>,
+    ) -> BTreeMap<(usize, u64), Content> {
+        let tables = &self.tables;
+        let entry = |(window, index): (usize, u64)| tables.get(window).and_then(|table| table.get(index));
+        let goes_on = |of: &(usize, u64)| entry(*of).is_some_and(|entry| entry.over.is_none());
+        let all = std::mem::take(&mut self.kept.contents);
+        let (open, mut over): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(of, _)| goes_on(of));
+        for (of, content) in &mut over {
+            if let Some(begun) = entry(*of).map(|entry| entry.begun) {
+                content.collapse(|process| {
+                    let known = processes.get(&process);
+                    known.is_some_and(|known| known.joined <= begun && known.left.is_none())
+                });
+            }
+        }
+        self.kept.contents = open;
+        over
     }
 }

@@ -174,7 +174,9 @@ impl Engine {
             duration_ns,
             captures: made.made(captures),
         };
-        if running.timed {
+        // A node folds the hits of windows of a length, unless a fold needs all of them.
+        let is_sample = !elsewhere || running.timed_plan.passes_hits.get(probe.0) == Some(&true);
+        if running.timed && is_sample {
             self.samples.hit((rule, probe, process), hit.clone());
         }
         if running.probed {

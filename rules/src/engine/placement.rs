@@ -3,6 +3,7 @@
 //! node agents and a coordinator are not built (docs/decisions/0010).
 
 use super::keyed_intake::ByKey;
+use super::timed_plan::TimedPlan;
 use crate::partial_sum::Grouping;
 use crate::rule::CheckedRule;
 use crate::term::{Fold, Statistic, Term};
@@ -13,7 +14,8 @@ plan::words! {
     pub enum Placement {
         /// By the probe itself: no hit leaves the kernel.
         Kernel = "kernel",
-        /// By the agent on the node of the processes: it sends one aggregate per process, for any number of hits.
+        /// By the agent on the node of the processes: it sends one aggregate for any number of hits and processes,
+        /// or one for each process where a formula needs that.
         Node = "node",
         /// By the coordinator of all nodes: each hit is sent there.
         Coordinator = "coordinator",
@@ -33,17 +35,27 @@ pub struct PlacedFold {
     pub why: &'static str,
 }
 
-impl Statistic {
-    /// The placement of a statistic of the hits of a probe between two times, and why.
-    pub(crate) fn placement(self) -> (Placement, &'static str) {
-        match self {
-            Statistic::Min | Statistic::Max => (Placement::Coordinator, "totals have no extremes"),
+impl CheckedRule {
+    /// The place of a statistic of the hits of a probe between two totals, and why.
+    pub(crate) fn placement_of_totals(
+        &self,
+        probe: usize,
+        statistic: Statistic,
+    ) -> (Placement, &'static str) {
+        match statistic {
+            Statistic::Min | Statistic::Max if TimedPlan::of(self).passes_hits.get(probe) == Some(&true) => {
+                (Placement::Coordinator, OTHERS)
+            }
+            Statistic::Min | Statistic::Max => (Placement::Node, "totals have no extremes"),
             Statistic::Count | Statistic::Sum | Statistic::Mean => {
                 (Placement::Kernel, "computed from its totals")
             }
         }
     }
 }
+
+/// Why a fold that could be computed nearer to its hits is not.
+const OTHERS: &str = "another formula needs each of the same hits";
 
 impl CheckedRule {
     /// The placement of each fold of hits, in the order of windows and formulas.
@@ -82,8 +94,14 @@ impl CheckedRule {
             );
         }
         if window.boundaries().is_none() {
-            let why = "its hits are those between the totals at both ends of the window";
-            return (Placement::Coordinator, why);
+            return match TimedPlan::of(self).passes_hits.get(fold.probe) {
+                Some(false) => (
+                    Placement::Node,
+                    "its hits are those between the ends of the window",
+                ),
+                Some(true) => (Placement::Coordinator, OTHERS),
+                None => (Placement::Coordinator, "it goes over pairs of hits"),
+            };
         }
         let partial_sum = self
             .partial_sum(fold.probe, by_key)
@@ -102,8 +120,7 @@ impl CheckedRule {
                 };
                 // The obstacle may be another formula over the same hits.
                 let is_others = self.added_up(fold).is_ok() && self.is_of_fold(fold.probe, why);
-                let others = "another formula needs each of the same hits";
-                (place, if is_others { others } else { why })
+                (place, if is_others { OTHERS } else { why })
             }
         }
     }
@@ -116,7 +133,7 @@ impl CheckedRule {
                 if let Term::Hits { probe, statistic, .. } = term {
                     let name = self.probes.get(*probe).map_or("", |probe| probe.name.as_str());
                     let of = statistic.of(name);
-                    let (placement, why) = statistic.placement();
+                    let (placement, why) = self.placement_of_totals(*probe, *statistic);
                     let window = self
                         .windows
                         .get(metric.window)

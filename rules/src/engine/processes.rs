@@ -16,6 +16,9 @@ impl Engine {
     pub fn process_joined(&mut self, process: ProcessId, facts: ProcessFacts, now: Time) {
         self.forget(process);
         Arc::make_mut(&mut self.joined).insert(process, now);
+        if !self.nodes.contains_key(&facts.machine) {
+            Arc::make_mut(&mut self.alone).insert(process, now);
+        }
         self.assign(process, &facts);
         self.processes.insert(
             process,
@@ -43,6 +46,7 @@ impl Engine {
         if let Some(known) = self.processes.get_mut(&process) {
             known.left.get_or_insert(now);
             Arc::make_mut(&mut self.joined).remove(&process);
+            Arc::make_mut(&mut self.alone).remove(&process);
         }
     }
 
@@ -70,6 +74,7 @@ impl Engine {
             return;
         }
         Arc::make_mut(&mut self.joined).remove(&process);
+        Arc::make_mut(&mut self.alone).remove(&process);
         Arc::make_mut(&mut self.ranks).remove(&process);
         self.samples.drop_process(process);
         Arc::make_mut(&mut self.variables).forget(process);
@@ -132,6 +137,12 @@ impl Running {
             Open::Probed(track) => track.floor().or(self.stream.frontier),
         };
         let awaiting = self.awaiting.iter().map(|awaiting| awaiting.due.start());
-        self.windows.iter().filter_map(floor).chain(awaiting).min()
+        let awaited = self.awaited_windows.iter().map(|awaited| awaited.span.0);
+        self.windows
+            .iter()
+            .filter_map(floor)
+            .chain(awaiting)
+            .chain(awaited)
+            .min()
     }
 }

@@ -4,6 +4,7 @@
 //! Only tests use this module today: node agents and a coordinator are not built (docs/decisions/0010).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::advance::DueInstance;
 use super::instance::{HITS_LOST, Instance};
@@ -11,6 +12,7 @@ use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::Observation;
 use super::relay::Acknowledged;
+use super::timed::AwaitedWindow;
 use super::{Engine, Open, Running};
 use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Subject, Time};
@@ -32,8 +34,8 @@ pub(super) struct Remote {
     early: BTreeMap<u64, Report>,
     /// For each rule, the time up to which the hits that the node folds have been placed.
     settled: Vec<Option<Time>>,
-    /// Its processes, each with the time up to which it was observed.
-    observed: BTreeMap<ProcessId, Time>,
+    /// The time up to which all its processes were observed; `None` without processes.
+    observed: Option<Time>,
     /// Hits after this time are lost, up to the first watermark of the present agent.
     lost_from: Option<Time>,
 }
@@ -42,9 +44,8 @@ impl Remote {
     /// The time up to which all hits of its processes are here: those that are passed on, and those that the
     /// node folds, which it places later than it says that they were observed.
     fn complete(&self) -> Time {
-        let observed = self.observed.values().min().copied();
         let placed = self.settled.iter().copied().min().flatten();
-        observed.min(placed).unwrap_or_default()
+        self.observed.min(placed).unwrap_or_default()
     }
 }
 
@@ -52,6 +53,25 @@ impl Engine {
     /// Registers a node that folds hits itself. From now on, windows from probe to probe wait for it.
     pub fn node_joined(&mut self, node: Machine) {
         self.nodes.entry(node).or_default();
+        let processes = &self.processes;
+        let is_elsewhere = |process: &ProcessId| {
+            let known = processes.get(process);
+            known.is_none_or(|known| known.facts.machine != node)
+        };
+        Arc::make_mut(&mut self.alone).retain(|process, _| is_elsewhere(process));
+    }
+
+    /// The processes on no node whose hits a rule waits for, with the times at which they joined, and the time up
+    /// to which all nodes have observed theirs. Iterations of the detected loop are observed for each process.
+    pub(super) fn observers(&self, running: &Running) -> (BTreeMap<ProcessId, Time>, Option<Time>) {
+        if running.follows_loop {
+            return (running.concerned(&self.joined), None);
+        }
+        let of_nodes = self.nodes.values().filter_map(|remote| match remote.incarnation {
+            Some(_) => remote.observed,
+            None => Some(Time(0)),
+        });
+        (running.concerned(&self.alone), of_nodes.min())
     }
 
     /// Takes a report; false if the node never joined. A duplicate changes nothing; a report out of order
@@ -90,7 +110,8 @@ impl Engine {
             remote.next = first.saturating_add(1);
             if lost {
                 let from = remote.complete();
-                self.lose(from, last_watermark(&report).unwrap_or(Time(u64::MAX)), HITS_LOST);
+                let upto = report.observed.map_or(Time(u64::MAX), |(_, last)| last);
+                self.lose(from, upto, HITS_LOST);
             }
             self.take_next(node, report);
         }
@@ -131,15 +152,13 @@ impl Engine {
 
     fn take_next(&mut self, node: Machine, mut report: Report) {
         self.refuse_foreign(node, &mut report);
-        let reached = last_watermark(&report);
         if let Some(remote) = self.nodes.get_mut(&node) {
-            remote
-                .observed
-                .extend(report.observations.iter().filter_map(watermark));
             remote.settled = report.settled;
-            if let Some(upto) = reached
-                && let Some(from) = remote.lost_from.take()
-            {
+            remote.observed = report.observed.map(|(first, _)| first);
+            let reached = report.observed.map(|(_, last)| last);
+            let from = remote.lost_from.filter(|from| reached > Some(*from));
+            if let (Some(from), Some(upto)) = (from, reached) {
+                remote.lost_from = None;
                 self.lose(from, upto, RESTARTED);
             }
         }
@@ -149,9 +168,13 @@ impl Engine {
             .for_each(|observation| self.observe_of(observation, true));
         for partial in report.partials {
             if let Some(running) = self.rules.get_mut(partial.rule.0) {
-                running.merge(&partial);
+                running.merge(partial);
             }
         }
+        report
+            .parts
+            .into_iter()
+            .for_each(|part| self.take_part(node, part));
         for (rule, window, index, reason) in report.incomplete {
             let running = self.rules.get_mut(rule.0);
             if let Some(instance) = running.and_then(|running| running.instance(window, index)) {
@@ -216,6 +239,7 @@ impl Engine {
             Scheduled {
                 reach: running.stream.frontier,
                 windows: running.windows.iter().map(window).collect(),
+                timed: running.awaited_windows.iter().map(AwaitedWindow::entry).collect(),
             }
         };
         let acknowledged = self.nodes.iter();
@@ -243,18 +267,6 @@ impl Engine {
     }
 }
 
-fn watermark(observation: &Observation) -> Option<(ProcessId, Time)> {
-    match observation {
-        Observation::Watermark { process, time } => Some((*process, *time)),
-        _ => None,
-    }
-}
-
-fn last_watermark(report: &Report) -> Option<Time> {
-    let watermarks = report.observations.iter().filter_map(watermark);
-    watermarks.map(|(_, time)| time).max()
-}
-
 impl Running {
     /// An instance that was not evaluated yet.
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
@@ -275,11 +287,11 @@ impl Running {
         self.windows.get_mut(window)?.track()?.open(number)
     }
 
-    fn merge(&mut self, partial: &Partial) {
+    fn merge(&mut self, partial: Partial) {
         let folds = self.rule.folds.get(partial.window);
         let fits = folds.is_some_and(|folds| partial.content.fits(folds));
         match self.instance(partial.window, partial.index) {
-            Some(instance) if fits => instance.fill(|content| content.merge(&partial.content)),
+            Some(instance) if fits => instance.partials.push(partial.content),
             Some(instance) => {
                 instance.mark_incomplete("what a node reported is of another rule");
                 let unplaced = &mut self.stream.dropped.unplaced;

@@ -230,8 +230,8 @@ impl Samples {
             None
         };
         Ok(HitsInWindow {
-            count: counted as f64,
-            sum: nanoseconds as f64 / 1e9,
+            count: counted,
+            sum_ns: nanoseconds,
             ends,
         })
     }
@@ -368,8 +368,8 @@ mod tests {
         store.hit(of, hit(700, 9));
         store.totals(of, Time(1000 * MS), (5, 46));
         let hits = HitsInWindow {
-            count: 2.0,
-            sum: 16e-9,
+            count: 2,
+            sum_ns: 16,
             ends: Some((7e-9, 9e-9)),
         };
         assert_eq!(store.hits(of, true, WINDOW), Ok(hits));

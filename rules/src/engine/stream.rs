@@ -74,7 +74,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether a hit of a process is too late to be placed.
+    /// Whether a hit of a process is too late to be placed. A node checks the watermarks of its processes.
     pub(super) fn is_late(&self, process: ProcessId, time: Time) -> bool {
         let time = Some(time);
         self.frontier >= time || (self.furthest >= time && self.observed_of(process) >= time)
@@ -127,15 +127,15 @@ impl Stream {
     }
 
     /// The time up to which hits can be released, given the processes that may still send some and when they
-    /// joined. Hits up to `latest` wait for no process; `last` is the last hit that waits elsewhere.
+    /// joined, and the time up to which nodes have observed theirs. Hits up to `latest` wait for no process; `last` is the last hit that waits elsewhere.
     pub(super) fn reach(
         &self,
-        concerned: &BTreeMap<ProcessId, Time>,
+        (concerned, of_nodes): (&BTreeMap<ProcessId, Time>, Option<Time>),
         latest: Option<Time>,
         last: Option<Time>,
     ) -> Option<Time> {
         let observed = |(process, joined): (&ProcessId, &Time)| self.observed_of(*process).unwrap_or(*joined);
-        let slowest = concerned.iter().map(observed).min();
+        let slowest = concerned.iter().map(observed).chain(of_nodes).min();
         // No process is left that could send more, so all hits have arrived.
         let reach = slowest.or_else(|| last.max(self.pending.iter().map(|arrived| arrived.hit.time).max()));
         reach.max(latest).max(self.frontier)

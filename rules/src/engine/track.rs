@@ -259,6 +259,7 @@ impl Track {
                 Arc::clone(&self.folds),
                 placement.nest.around.room(),
             )),
+            partials: Vec::new(),
             incomplete: None,
             last: start,
             lacked: None,

@@ -1,28 +1,27 @@
 //! Closes a window: determines the processes present from boundary to boundary, and their measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
+use super::samples::Samples;
 use super::{Engine, Process, Running};
-use crate::eval::partial::Content;
-use crate::eval::{Calls, HitsByProcess, WindowData};
+use crate::eval::partial::{Content, Room};
+use crate::eval::{Calls, HitsInWindow, WindowData};
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind, Scope};
-use crate::plan::Delivery;
-use crate::rule::CheckedProbe;
+use crate::rule::CheckedRule;
 use crate::unit::Dimension;
-use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, WhyMissing, finite};
+use crate::value::{Key, Machine, ProcessId, Scalar, Subject, Time, Value, WhyMissing, finite};
 use crate::window::{Boundaries, Window};
 
 /// Begin and end of a window: for all processes, and for each that hit its boundaries itself.
 #[derive(Clone, Copy)]
-struct Times<'a> {
+pub(super) struct Times<'a> {
     all: (Time, Time),
     own: &'a BTreeMap<ProcessId, (Time, Time)>,
 }
 
 impl Times<'_> {
-    fn shared(all: (Time, Time), no_process: &BTreeMap<ProcessId, (Time, Time)>) -> Times<'_> {
+    pub(super) fn shared(all: (Time, Time), no_process: &BTreeMap<ProcessId, (Time, Time)>) -> Times<'_> {
         Times { all, own: no_process }
     }
 
@@ -33,35 +32,25 @@ impl Times<'_> {
     }
 }
 
+/// The processes, with what was observed of them: of a whole job, or of a node.
+#[derive(Clone, Copy)]
+pub(super) struct Observed<'a> {
+    pub(super) processes: &'a BTreeMap<ProcessId, Process>,
+    pub(super) samples: &'a Samples,
+    pub(super) room: Room,
+}
+
 impl Engine {
-    /// The data of a timed window of `running` between its boundaries.
-    pub(super) fn timed(
-        &self,
-        (id, place): (RuleId, usize),
-        running: &Running,
-        index: u64,
-        boundaries: (Time, Time),
-    ) -> WindowData {
-        let mut left_out = Vec::new();
-        let complete = self.complete(running, boundaries, &mut left_out);
-        let roles = running.roles.iter().map(|members| members & &complete).collect();
-        let (content, lacking) = self.each_hit((id, place), running, &complete, boundaries);
-        let no_process = BTreeMap::new();
-        WindowData {
-            index,
-            duration: Ok(boundaries.1.since(boundaries.0) as f64 / 1e9),
-            span: boundaries,
-            roles,
-            measures: self.measures(running, &complete, Times::shared(boundaries, &no_process)),
-            calls: self.calls(running, &complete, boundaries),
-            probes: self.probed(id, running, &complete, boundaries),
-            lacking,
-            probe_roles: running.rule.probe_roles(),
-            ranks: self.ranks(&complete),
-            left_out,
-            ..WindowData::default()
+    pub(super) fn observed(&self) -> Observed<'_> {
+        Observed {
+            processes: &self.processes,
+            samples: &self.samples,
+            room: self.room(),
         }
-        .with(Arc::new(content))
+    }
+
+    pub(super) fn name(&self, process: ProcessId) -> String {
+        self.observed().name(process)
     }
 
     /// Adds the measurements between the boundaries of an instance to its hits. If something is `missing`,
@@ -74,13 +63,17 @@ impl Engine {
         missing: Option<&str>,
     ) {
         data.span = boundaries;
-        let complete = self.complete(running, boundaries, &mut data.left_out);
+        let observed = self.observed();
+        let complete = observed.complete(&running.roles, boundaries, &mut data.left_out);
         data.roles = running.roles.iter().map(|members| members & &complete).collect();
         let times = Times {
             all: boundaries,
             own: &data.own,
         };
-        data.measures = self.measures(running, &complete, times);
+        let measures = running.rule.plan.measures.iter();
+        data.measures = measures
+            .map(|measure| (*measure, observed.measured(*measure, &complete, times)))
+            .collect();
         data.duration = Ok(boundaries.1.since(boundaries.0) as f64 / 1e9);
         let processes = data.content.iter().flat_map(|content| content.processes());
         data.excluded = processes.filter(|process| !complete.contains(process)).collect();
@@ -117,11 +110,16 @@ impl Engine {
         let value = |&(measure, probe): &(Measure, usize)| {
             let boundary = |(start, end): (Time, Time)| if is_begin(probe) { start } else { end };
             let time = |process: Option<ProcessId>| boundary(times.of(process));
-            ((measure, probe), self.measured_at(measure, &complete, time))
+            (
+                (measure, probe),
+                self.observed().measured_at(measure, &complete, time),
+            )
         };
         requested.iter().map(value).collect()
     }
+}
 
+impl Observed<'_> {
     fn measured_at(
         &self,
         measure: Measure,
@@ -175,34 +173,22 @@ impl Engine {
     }
 
     /// The processes of each role that were present from boundary to boundary.
-    fn complete(
+    pub(super) fn complete(
         &self,
-        running: &Running,
+        roles: &[BTreeSet<ProcessId>],
         boundaries: (Time, Time),
         left_out: &mut Vec<String>,
     ) -> BTreeSet<ProcessId> {
-        let everyone: BTreeSet<ProcessId> = running.roles.iter().flatten().copied().collect();
+        let everyone: BTreeSet<ProcessId> = roles.iter().flatten().copied().collect();
         everyone
             .into_iter()
             .filter(|process| self.was_there(*process, boundaries, left_out))
             .collect()
     }
 
-    fn measures(
+    pub(super) fn calls(
         &self,
-        running: &Running,
-        complete: &BTreeSet<ProcessId>,
-        times: Times<'_>,
-    ) -> BTreeMap<Measure, Value> {
-        let measures = running.rule.plan.measures.iter();
-        measures
-            .map(|measure| (*measure, self.measured(*measure, complete, times)))
-            .collect()
-    }
-
-    fn calls(
-        &self,
-        running: &Running,
+        rule: &CheckedRule,
         complete: &BTreeSet<ProcessId>,
         boundaries: (Time, Time),
     ) -> BTreeMap<Measure, BTreeMap<ProcessId, Calls>> {
@@ -228,7 +214,7 @@ impl Engine {
                 .map(|process| (*process, of_process(*measure, *process)));
             (*measure, rows.collect())
         };
-        running.rule.plan.calls.iter().map(of_measure).collect()
+        rule.plan.calls.iter().map(of_measure).collect()
     }
 
     fn was_there(&self, process: ProcessId, (start, end): (Time, Time), left_out: &mut Vec<String>) -> bool {
@@ -245,20 +231,30 @@ impl Engine {
         !late && !early
     }
 
-    pub(super) fn name(&self, process: ProcessId) -> String {
+    fn name(&self, process: ProcessId) -> String {
         self.processes
             .get(&process)
             .map_or_else(|| format!("process {}", process.0), |known| known.name(process))
     }
 
-    fn measured(&self, measure: Measure, complete: &BTreeSet<ProcessId>, times: Times<'_>) -> Value {
+    pub(super) fn measured(
+        &self,
+        measure: Measure,
+        complete: &BTreeSet<ProcessId>,
+        times: Times<'_>,
+    ) -> Value {
         self.of_all(measure, complete, |of| {
             self.one(measure, of, times.of(of.process()))
         })
     }
 
     /// A measure of one subject, in seconds, bytes or a plain number.
-    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, WhyMissing> {
+    pub(super) fn one(
+        &self,
+        measure: Measure,
+        of: Subject,
+        boundaries: (Time, Time),
+    ) -> Result<f64, WhyMissing> {
         let found = match measure.kind() {
             MeasureKind::Counter => {
                 let units = if measure.dimension() == Dimension::TIME {
@@ -278,85 +274,62 @@ impl Engine {
         })
     }
 
-    fn ranks(&self, of: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, u32> {
+    pub(super) fn ranks(&self, of: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, u32> {
         let rank = |process: &ProcessId| Some((*process, self.processes.get(process)?.facts.rank?));
         of.iter().filter_map(rank).collect()
     }
 
-    /// Aggregates the hits of every probe that delivers each hit; for each probe, why some hits are unknown.
-    fn each_hit(
+    /// Adds the hits of a probe within a window of a length to its content; the reason, if some are unknown, with
+    /// the first process of which they are.
+    pub(super) fn each_hit(
         &self,
-        (id, place): (RuleId, usize),
-        running: &Running,
-        complete: &BTreeSet<ProcessId>,
+        content: &mut Content,
+        (rule, probe): (RuleId, ProbeId),
+        (name, members): (&str, &BTreeSet<ProcessId>),
         boundaries: (Time, Time),
-    ) -> (Content, Vec<Option<String>>) {
-        let mut content = Content::new(
-            running.rule.folds.get(place).cloned().unwrap_or_default(),
-            self.room(),
-        );
-        let no_process = BTreeSet::new();
-        let mut of_probe = |place: usize, probe: &CheckedProbe| {
-            let members = running.roles.get(probe.role).unwrap_or(&no_process);
-            for process in members.intersection(complete) {
-                let found = self.samples.each_hit((id, ProbeId(place), *process), boundaries);
-                let hits =
-                    found.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process)))?;
-                hits.into_iter().for_each(|hit| content.take(place, hit));
-                if !content.has_room() {
-                    return Err(format!("{} has more hits than are kept", probe.name));
-                }
+    ) -> Result<(), (ProcessId, WhyMissing)> {
+        for process in members {
+            let found = self.samples.each_hit((rule, probe, *process), boundaries);
+            let why = |reason| (*process, format!("{name} of {} {reason}", self.name(*process)));
+            found
+                .map_err(why)?
+                .into_iter()
+                .for_each(|hit| content.take(probe.0, hit));
+            if !content.has_room() {
+                return Err((*process, format!("{name} has more hits than are kept")));
             }
-            Ok(())
-        };
-        let planned = &running.rule.plan.probes;
-        let probes = running.rule.probes.iter().zip(planned).enumerate();
-        let lacking = probes
-            .map(
-                |(place, (probe, planned))| match (running.absent.get(&place), planned.delivers) {
-                    (Some(reason), _) => Some(reason.clone()),
-                    (None, Delivery::EachHit) => of_probe(place, probe).err(),
-                    (None, _) => None,
-                },
-            )
-            .collect();
-        (content, lacking)
+        }
+        Ok(())
     }
 
-    fn probed(
+    /// The hits of a probe by process, from its totals; `each` if their extremes are needed.
+    pub(super) fn probed(
         &self,
-        id: RuleId,
-        running: &Running,
+        (rule, probe): (RuleId, ProbeId),
+        (name, each): (&str, bool),
+        members: &BTreeSet<ProcessId>,
+        boundaries: (Time, Time),
+    ) -> Vec<(ProcessId, Result<HitsInWindow, WhyMissing>)> {
+        let row = |process: &ProcessId| {
+            let hits = self.samples.hits((rule, probe, *process), each, boundaries);
+            let why = |reason| format!("{name} of {} {reason}", self.name(*process));
+            (*process, hits.map_err(why))
+        };
+        members.iter().map(row).collect()
+    }
+
+    /// A measure of some processes.
+    pub(super) fn rows(
+        &self,
+        measure: Measure,
         complete: &BTreeSet<ProcessId>,
         boundaries: (Time, Time),
-    ) -> Vec<(String, HitsByProcess)> {
-        let no_process = BTreeSet::new();
-        let probes = running
-            .rule
-            .probes
-            .iter()
-            .zip(&running.rule.plan.probes)
-            .enumerate();
-        probes
-            .map(|(place, (probe, planned))| {
-                let each = planned.delivers == Delivery::EachHit;
-                let members = running
-                    .roles
-                    .get(probe.role)
-                    .unwrap_or(&no_process)
-                    .intersection(complete);
-                let row = |process: &ProcessId| {
-                    if let Some(reason) = running.absent.get(&place) {
-                        return (*process, Err(reason.clone()));
-                    }
-                    let of = (id, ProbeId(place), *process);
-                    let hits = self.samples.hits(of, each, boundaries);
-                    let why = |reason| format!("{} of {} {reason}", probe.name, self.name(*process));
-                    (*process, hits.map_err(why))
-                };
-                (probe.name.clone(), members.map(row).collect())
-            })
-            .collect()
+    ) -> BTreeMap<Key, Result<Scalar, WhyMissing>> {
+        let value = |process: &ProcessId| {
+            let value = self.one(measure, Subject::Process(*process), boundaries);
+            (Key::Process(*process), value.and_then(finite))
+        };
+        complete.iter().map(value).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use plan::{Literal, ValueError, ValueType};
 
 use crate::cpu_shares;
+use crate::engine::Reduced;
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
@@ -26,11 +27,11 @@ use crate::term::{Fact, Statistic, Term, Typed};
 use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, WhyMissing, finite};
 
 /// The hits of a probe in one process within a window.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct HitsInWindow {
-    pub(crate) count: f64,
-    /// Sum of the durations, in seconds.
-    pub(crate) sum: f64,
+    pub(crate) count: u64,
+    /// Sum of the durations, in nanoseconds.
+    pub(crate) sum_ns: u64,
     /// Least and greatest duration, in seconds, if every hit was delivered and there was one.
     pub(crate) ends: Option<(f64, f64)>,
 }
@@ -73,6 +74,8 @@ pub(crate) struct WindowData {
     /// For each role, the processes that were present from boundary to boundary.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
+    /// Reductions of measures that nodes have computed, instead of the rows of their tables.
+    pub(crate) reduced: Vec<(Reduction, Typed, Reduced)>,
     /// For each measure and process, the change per MPI function called, if formulas select calls.
     pub(crate) calls: BTreeMap<Measure, BTreeMap<ProcessId, Calls>>,
     /// For each probe, its name and its hits by process.
@@ -132,6 +135,7 @@ impl Default for WindowData {
             own: BTreeMap::new(),
             roles: Vec::new(),
             measures: BTreeMap::new(),
+            reduced: Vec::new(),
             calls: BTreeMap::new(),
             probes: Vec::new(),
             content: None,
@@ -273,6 +277,10 @@ impl<'a> Context<'a> {
             // Its rows are not looked up, so no table is built.
             let rows = self.range(of, (from, to), *depth)?;
             return fold_rows(reduction, rows, NO_NUMBERS, |key| self.key(key));
+        }
+        let mut reduced = self.window.iter().flat_map(|window| &window.reduced);
+        if let Some((_, _, known)) = reduced.find(|(by, rows, _)| *by == reduction && rows == of) {
+            return known.read(reduction, why_empty(of));
         }
         match self.eval(of) {
             Value::Table(rows) => fold_rows(reduction, rows, why_empty(of), |key| self.key(key)),
@@ -484,14 +492,10 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
                 .collect(),
         );
     }
-    let mut all = HitsInWindow {
-        count: 0.0,
-        sum: 0.0,
-        ends: None,
-    };
+    let mut all = HitsInWindow::default();
     for row in rows.values() {
         match row {
-            Ok(row) => all = together(&all, row),
+            Ok(row) => all = all.with(row),
             Err(reason) => return Value::none(reason.clone()),
         }
     }
@@ -501,24 +505,27 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
     Value::Single(of_hits(name, &all, statistic))
 }
 
-fn together(a: &HitsInWindow, b: &HitsInWindow) -> HitsInWindow {
-    let ends = match (a.ends, b.ends) {
-        (Some((low, high)), Some((l, h))) => Some((low.min(l), high.max(h))),
-        (ends, None) | (None, ends) => ends,
-    };
-    HitsInWindow {
-        count: a.count + b.count,
-        sum: a.sum + b.sum,
-        ends,
+impl HitsInWindow {
+    /// Together with the hits of another process.
+    pub(crate) fn with(&self, other: &HitsInWindow) -> HitsInWindow {
+        let ends = match (self.ends, other.ends) {
+            (Some((low, high)), Some((l, h))) => Some((low.min(l), high.max(h))),
+            (ends, None) | (None, ends) => ends,
+        };
+        HitsInWindow {
+            count: self.count.saturating_add(other.count),
+            sum_ns: self.sum_ns.saturating_add(other.sum_ns),
+            ends,
+        }
     }
 }
 
 fn of_hits(name: &str, hits: &HitsInWindow, statistic: Statistic) -> Cell {
     let never = || format!("{name} was hit 0 times in the window");
     match statistic {
-        Statistic::Count => finite(hits.count),
-        Statistic::Sum => finite(hits.sum),
-        Statistic::Mean if hits.count > 0.0 => finite(hits.sum / hits.count),
+        Statistic::Count => finite(hits.count as f64),
+        Statistic::Sum => finite(hits.sum_ns as f64 / 1e9),
+        Statistic::Mean if hits.count > 0 => finite(hits.sum_ns as f64 / 1e9 / hits.count as f64),
         Statistic::Mean => Err(never()),
         Statistic::Min => hits.ends.map(|(low, _)| Scalar::Number(low)).ok_or_else(never),
         Statistic::Max => hits.ends.map(|(_, high)| Scalar::Number(high)).ok_or_else(never),

@@ -39,11 +39,11 @@ fn parts_are_shared_folded_and_placed_as_low_as_they_can_go() {
     };
     for (label, expected) in [
         ("count(send)", Placement::Kernel),
-        ("sum(send.size) by send.to", Placement::Coordinator),
-        ("sum(send.ratio)", Placement::Coordinator),
-        ("sum(send.size where send.to > 1)", Placement::Coordinator),
-        ("cpu.time", Placement::Coordinator),
-        ("quantile(send.duration, 95%)", Placement::Coordinator),
+        ("sum(send.size) by send.to", Placement::Node),
+        ("sum(send.ratio)", Placement::Node),
+        ("sum(send.size where send.to > 1)", Placement::Node),
+        ("cpu.time", Placement::Node),
+        ("quantile(send.duration, 95%)", Placement::Node),
     ] {
         assert_eq!(place(label), Some(expected), "{label}");
     }

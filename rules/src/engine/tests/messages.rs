@@ -7,6 +7,7 @@ use crate::aggregate::Merge;
 use crate::engine::instance_table::Entry;
 use crate::engine::node::Scheduled;
 use crate::engine::relay::Acknowledged;
+use crate::engine::timed::TimedEntry;
 use crate::engine::{MESSAGE_MAX, MessageError, Node, Report, Reports, Schedule};
 use crate::partial_sum::{Group, PartialSum, Sums};
 use crate::value::Key;
@@ -28,20 +29,25 @@ capture:
   x.b: b
 windows:
   w: {from: turn, to: stop, key: number}
+  t: {every: 1s}
 metrics:
-  m_count: count(x)
-  m_sum: sum(x.a)
-  m_spread: stddev(x.duration)
-  m_least: min(x.a)
-  m_most: max(x.a)
-  m_first: first(x.a)
-  m_last: last(x.a)
-  m_any: any(x.a > 2)
-  m_rows: sum(x.a * 0.1) by x.b
-  m_half: quantile(x.a, 50%)
-  m_line: slope(x.a, x.b)
-  m_all: product(x.a + 1)
-  m_one: only(x.b)
+  t_x: {in: t, value: sum(x.a)}
+  t_count: {in: t, value: count(x) * 1s + max(x.duration)}
+  t_rows: {in: t, value: argmax(cpu.time)}
+  t_load: {in: t, value: mean(useful.share) + last(threads / 2)}
+  m_count: {in: w, value: 'count(x)'}
+  m_sum: {in: w, value: 'sum(x.a)'}
+  m_spread: {in: w, value: 'stddev(x.duration)'}
+  m_least: {in: w, value: 'min(x.a)'}
+  m_most: {in: w, value: 'max(x.a)'}
+  m_first: {in: w, value: 'first(x.a)'}
+  m_last: {in: w, value: 'last(x.a)'}
+  m_any: {in: w, value: 'any(x.a > 2)'}
+  m_rows: {in: w, value: 'sum(x.a * 0.1) by x.b'}
+  m_half: {in: w, value: 'quantile(x.a, 50%)'}
+  m_line: {in: w, value: 'slope(x.a, x.b)'}
+  m_all: {in: w, value: 'product(x.a + 1)'}
+  m_one: {in: w, value: 'only(x.b)'}
 ";
 
 fn any_double() -> impl Strategy<Value = f64> {
@@ -140,16 +146,38 @@ fn any_hits() -> impl Strategy<Value = Vec<(u32, u64, f64, f64)>> {
 /// The report of a node that has folded these hits, and passes on these observations.
 fn report(hits: &[(u32, u64, f64, f64)], observations: Vec<Observation>) -> Report {
     let mut node = Node::new(Machine(3), 9, vec![checked(FOLDS)]);
-    (0..3).for_each(|rank| node.process_joined(ProcessId(rank), &ProcessFacts::of_rank(rank)));
+    (0..3).for_each(|rank| node.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0)));
     for (number, (process, duration_ns, a, b)) in (10u64..).zip(hits) {
         let (process, time) = (ProcessId(*process), Time(number));
         node.observe(hit(ProbeId(2), process, time, *duration_ns, &[1.0, *a, *b]));
+    }
+    for rank in 0..3 {
+        let of = Subject::Process(ProcessId(rank));
+        node.observe(Observation::gauge(
+            of,
+            Measure::UsefulShare,
+            Time(1),
+            f64::from(rank) / 7.0,
+        ));
+        for time in [0, 2_000_000_000] {
+            node.observe(Observation::counter(of, Measure::CpuTime, Time(time), time));
+            node.observe(Observation::ProbeTotals {
+                rule: RuleId(0),
+                probe: ProbeId(2),
+                process: ProcessId(rank),
+                time: Time(time),
+                count: time * hits.iter().filter(|hit| hit.0 == rank).count() as u64 / 2_000_000_000,
+                duration_sum_ns: time,
+            });
+        }
     }
     observations
         .into_iter()
         .for_each(|observation| node.observe(observation));
     node.learn(&schedule());
-    node.report()
+    let report = node.report();
+    assert_eq!(report.parts.len(), 1);
+    report
 }
 
 fn schedule() -> Schedule {
@@ -161,7 +189,7 @@ fn schedule() -> Schedule {
     };
     let entries = vec![
         entry(0, Key::of(&Scalar::Text("zero".to_string())), Some(1)),
-        entry(1, Key::of(&Scalar::Number(1.0)), None),
+        entry(1, Key::of(&Scalar::Number(1.0)), Some(1000)),
     ];
     Schedule {
         acknowledged: vec![Acknowledged {
@@ -172,6 +200,11 @@ fn schedule() -> Schedule {
         rules: vec![Scheduled {
             reach: Some(Time(1000)),
             windows: vec![entries],
+            timed: vec![TimedEntry {
+                window: 1,
+                index: 5,
+                span: (Time(0), Time(2_000_000_000)),
+            }],
         }],
     }
 }
@@ -235,7 +268,7 @@ fn a_message_of_another_format_or_length_is_refused_and_the_error_says_why() {
     };
     assert_eq!(
         with(&|message| message[0] = 7),
-        "the message has format 7, and this program reads format 1: use the same version on all nodes"
+        "the message has format 7, and this program reads format 2: use the same version on all nodes"
     );
     assert_eq!(with(&|message| message[1] = 2), "the message is no report");
     assert_eq!(with(&Vec::clear), "the message is no report");
@@ -263,7 +296,7 @@ fn a_message_that_needs_more_memory_than_there_is_room_for_is_refused() {
     assert_eq!(many.encode(), Err(MessageError::TooLarge));
     // A message that says that it has more items than bytes.
     let mut message = Report::default().encode().unwrap();
-    let observations = message.len() - 2;
+    let observations = message.len() - 3;
     message.splice(observations..=observations, [0xff, 0xff, 0xff, 0xff, 0x0f]);
     assert!(matches!(
         Report::decode(&message),

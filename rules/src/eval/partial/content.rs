@@ -165,6 +165,24 @@ impl Content {
         !self.is_truncated
     }
 
+    /// The process and the probe of its first row.
+    pub(crate) fn first(&self) -> Option<(ProcessId, usize)> {
+        self.rows.first().map(|(of, _)| *of)
+    }
+
+    /// Merges the content of other hits. Takes no longer with more rows here if those of the other are behind them.
+    pub(crate) fn append(&mut self, mut other: Content) {
+        let is_behind = self.rows.last().map(|(of, _)| *of) < other.first();
+        if is_behind && other.kept.iter().all(Vec::is_empty) && !other.is_truncated {
+            self.hits = self.hits.saturating_add(other.hits);
+            self.states += other.states;
+            self.rows.append(&mut other.rows);
+            self.is_truncated |= self.states > self.states_max();
+        } else {
+            self.merge(&other);
+        }
+    }
+
     /// Merges the content of other hits.
     pub(crate) fn merge(&mut self, other: &Content) {
         self.hits = self.hits.saturating_add(other.hits);
@@ -198,6 +216,40 @@ impl Content {
             }
             self.is_truncated |= self.states > self.states_max();
         }
+    }
+
+    /// Merges the rows of the processes for which `counts` holds, where no fold needs a row for each: bytes of a
+    /// message that do not depend on the number of processes.
+    pub(crate) fn collapse(&mut self, counts: impl Fn(ProcessId) -> bool) {
+        let mut first: BTreeMap<usize, (ProcessId, Vec<ProcessFold>)> = BTreeMap::new();
+        let folds = Arc::clone(&self.folds);
+        self.rows.retain_mut(|((process, probe), rows)| {
+            if folds.has_row_of_each(*probe) || !counts(*process) {
+                return true;
+            }
+            match first.entry(*probe) {
+                Entry::Vacant(place) => {
+                    place.insert((*process, std::mem::take(rows)));
+                }
+                Entry::Occupied(known) => {
+                    let (_, known) = known.into_mut();
+                    for (known, row) in known.iter_mut().zip(rows) {
+                        known.merge(row);
+                    }
+                }
+            }
+            false
+        });
+        let merged = first.into_iter();
+        self.rows
+            .extend(merged.map(|(probe, (process, rows))| ((process, probe), rows)));
+        self.rows.sort_by_key(|(of, _)| *of);
+        let states = self
+            .rows
+            .iter()
+            .flat_map(|(_, rows)| rows)
+            .map(ProcessFold::states);
+        self.states = states.sum();
     }
 
     /// Removes the hits of some processes.

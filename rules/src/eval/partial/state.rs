@@ -206,7 +206,7 @@ impl AggregateState {
     }
 
     /// Whether values can have led to this state: it may come from another machine.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         match &self.kept {
             Kept::Durations(integers) => integers.is_sound(),
             Kept::Numbers(numbers) => numbers.is_sound(),
@@ -224,12 +224,12 @@ impl AggregateState {
     }
 
     /// Whether it is a state of the same fold as another one.
-    pub(super) fn is_like(&self, other: &AggregateState) -> bool {
+    pub(crate) fn is_like(&self, other: &AggregateState) -> bool {
         std::mem::discriminant(&self.kept) == std::mem::discriminant(&other.kept)
     }
 
     /// Bytes of memory beyond its own size, at most.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let kept = match &self.kept {
             Kept::Numbers(numbers) => numbers.heap_bytes(),
             Kept::Product(product) => size_of_val(&**product),

@@ -196,6 +196,33 @@ proptest! {
     }
 
     #[test]
+    fn a_node_that_restarts_makes_no_value_of_a_window_of_a_length_wrong(
+        turns in prop::collection::vec(any_turn(), 2..7),
+        delivery in any_delivery(),
+        place in any::<prop::sample::Index>(),
+    ) {
+        let windows = "windows:\n  pulse: {every: 500ms}\n";
+        let metrics = "metrics:\n  n: {in: pulse, value: count(compute)}\n  longest: {in: pulse, value: max(compute.duration)}\n  spread: {in: pulse, value: 'stddev(send.duration where send.time > 1ms)'}\n  load: {in: pulse, value: mean(mpi.time / cpu.time)}\n  teams: {in: pulse, value: sum(threads)}\n";
+        let (head, _) = FRAME.split_once("windows:\n").unwrap();
+        let rule = CheckedRule::from_source(&format!("{head}{windows}{metrics}")).unwrap();
+        let hits = stream(&turns, &rule);
+        let expected = central(&rule, &hits, &delivery.machines);
+        let delivery = job::Delivery { restart: Some(place.index(hits.len())), mischief: vec![0], ..delivery };
+        let found = delivered(&rule, &hits, &delivery);
+        prop_assert_eq!(found.windows.len(), expected.windows.len());
+        let mut known = 0;
+        for (window, whole) in found.windows.iter().zip(&expected.windows) {
+            for ((_, value), (name, right)) in window.metrics.iter().zip(&whole.metrics) {
+                prop_assert!(value == right || value.starts_with("none"), "{} {} {}", name, value, right);
+                known += usize::from(value == right);
+            }
+        }
+        // Only the windows in flight have no values: the open one, and the one before it.
+        let expected = (found.windows.len() - 2) * 5;
+        prop_assert!(known >= expected, "{} of {}", known, expected);
+    }
+
+    #[test]
     fn no_stream_of_hits_makes_the_engine_panic(
         turns in prop::collection::vec(any_turn(), 1..7),
         delivery in any_delivery(),

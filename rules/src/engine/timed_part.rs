@@ -1,0 +1,317 @@
+//! The part of a window of a length that a node computes from its processes: aggregates of hits, reductions of
+//! measures, and rows where formulas need them. Parts of different processes merge exactly.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::timed::TimedEntry;
+use super::timed_plan::{TimedPlan, TimedWindow, measures_of};
+use super::window::Observed;
+use crate::eval::partial::{AggregateState, Content, HitPosition};
+use crate::eval::{Context, HitsInWindow, WindowData};
+use crate::function::Reduction;
+use crate::ids::{ProbeId, RuleId};
+use crate::measure::Measure;
+use crate::plan::Delivery;
+use crate::rule::CheckedRule;
+use crate::term::Typed;
+use crate::value::{Cell, Key, ProcessId, Subject, Time, Value, WhyMissing, finite};
+
+/// A part of a window, from the processes of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct TimedPart {
+    pub(super) numbers: TimedNumbers,
+    /// Aggregates of the hits.
+    pub(super) content: Content,
+}
+
+/// All of a part but the aggregates of hits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct TimedNumbers {
+    pub(super) rule: RuleId,
+    /// The window's index in the file.
+    pub(super) window: usize,
+    pub(super) index: u64,
+    /// The processes of the node that have a role and were there from boundary to boundary.
+    pub(super) processes: usize,
+    /// For each probe, why some of its hits are unknown, with the first process of which they are.
+    pub(super) lacking: Vec<Option<(ProcessId, String)>>,
+    /// For each probe, its hits by process; one row for all if no formula needs rows.
+    pub(super) hits: Vec<Vec<HitRow>>,
+    /// The rows of measures that formulas need.
+    pub(super) rows: Vec<(Measure, Vec<MeasureRow>)>,
+    /// In the order of the rule's reductions.
+    pub(super) reduced: Vec<Reduced>,
+}
+
+/// The hits of a probe in a process, or why they are unknown.
+type HitRow = (ProcessId, Result<HitsInWindow, WhyMissing>);
+/// A measure of a process, or why it is unknown.
+pub(super) type MeasureRow = (ProcessId, Result<f64, WhyMissing>);
+
+/// A reduction over processes, before it is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reduced {
+    rows: u64,
+    /// The first process whose row is none, and why.
+    wrong: Option<(ProcessId, String)>,
+    /// Why there is no table.
+    pub(super) none: Option<String>,
+    state: AggregateState,
+}
+
+/// What is evaluated, and for which processes.
+pub(super) struct TimedRule<'a> {
+    pub(super) id: RuleId,
+    pub(super) rule: &'a CheckedRule,
+    pub(super) plan: &'a TimedPlan,
+    pub(super) roles: &'a [BTreeSet<ProcessId>],
+}
+
+impl TimedRule<'_> {
+    /// The part of a window of the observed processes that have a role.
+    pub(super) fn part(&self, observed: Observed<'_>, entry: TimedEntry) -> TimedPart {
+        let complete = observed.complete(self.roles, entry.span, &mut Vec::new());
+        let mut part = TimedPart {
+            numbers: TimedNumbers {
+                rule: self.id,
+                window: entry.window,
+                index: entry.index,
+                processes: complete.len(),
+                ..TimedNumbers::default()
+            },
+            content: Content::new(
+                self.rule.folds.get(entry.window).cloned().unwrap_or_default(),
+                observed.room,
+            ),
+        };
+        let Some(window) = self.plan.window(entry.window) else {
+            return part;
+        };
+        self.add_hits(&mut part, window, (observed, &complete), entry.span);
+        part.content.collapse(|_| true);
+        let rows = |measure: &Measure| {
+            let row = |process: &ProcessId| {
+                let value = observed.one(*measure, Subject::Process(*process), entry.span);
+                (*process, value)
+            };
+            (*measure, complete.iter().map(row).collect())
+        };
+        let needed = window
+            .rows
+            .iter()
+            .filter(|measure| !self.plan.passed.contains(measure));
+        part.numbers.rows = needed.map(rows).collect();
+        let data = WindowData {
+            index: entry.index,
+            duration: Ok(entry.span.1.since(entry.span.0) as f64 / 1e9),
+            measures: window
+                .reductions
+                .iter()
+                .flat_map(|(_, of)| measures_of(of))
+                .map(|measure| {
+                    (
+                        measure,
+                        Value::Table(observed.rows(measure, &complete, entry.span)),
+                    )
+                })
+                .collect(),
+            ..WindowData::default()
+        };
+        let context = Context {
+            window: Some(&data),
+            ..Context::default()
+        };
+        let reduced = window.reductions.iter();
+        part.numbers.reduced = reduced
+            .map(|(reduction, of)| Reduced::of(*reduction, context.eval(of)))
+            .collect();
+        part
+    }
+
+    fn add_hits(
+        &self,
+        part: &mut TimedPart,
+        window: &TimedWindow,
+        (observed, complete): (Observed<'_>, &BTreeSet<ProcessId>),
+        span: (Time, Time),
+    ) {
+        let probes = self.rule.probes.iter().zip(&self.rule.plan.probes).enumerate();
+        for (place, (probe, planned)) in probes {
+            let members = self
+                .roles
+                .get(probe.role)
+                .map_or_else(BTreeSet::new, |members| members & complete);
+            let (of, each) = ((self.id, ProbeId(place)), planned.delivers == Delivery::EachHit);
+            let (mut lacking, mut rows) = (None, Vec::new());
+            if self.plan.passes_hits.get(place) == Some(&false) {
+                if each {
+                    let named = (probe.name.as_str(), &members);
+                    lacking = observed.each_hit(&mut part.content, of, named, span).err();
+                }
+                rows = observed.probed(of, (&probe.name, each), &members, span);
+                if window.hit_rows.get(place) == Some(&false) {
+                    rows = together(rows).into_iter().collect();
+                }
+            }
+            part.numbers.lacking.push(lacking);
+            part.numbers.hits.push(rows);
+        }
+    }
+}
+
+/// One row for several: that of the first process whose hits are unknown, if there is one.
+fn together(rows: Vec<HitRow>) -> Option<HitRow> {
+    rows.into_iter().reduce(|all, row| match (all, row) {
+        ((process, Ok(all)), (_, Ok(row))) => (process, Ok(all.with(&row))),
+        (all @ (_, Err(_)), _) => all,
+        (_, unknown) => unknown,
+    })
+}
+
+impl Reduced {
+    fn empty(reduction: Reduction) -> Reduced {
+        Reduced {
+            rows: 0,
+            wrong: None,
+            none: None,
+            state: AggregateState::new(reduction, false),
+        }
+    }
+
+    fn of(reduction: Reduction, rows: Value) -> Reduced {
+        let mut reduced = Reduced::empty(reduction);
+        let rows = match rows {
+            Value::Table(rows) => rows,
+            Value::Single(cell) => {
+                reduced.none = Some(cell.err().unwrap_or_else(|| "it is no table".to_string()));
+                return reduced;
+            }
+        };
+        for (key, cell) in rows {
+            let Key::Process(process) = key else {
+                continue;
+            };
+            reduced.rows += 1;
+            match cell {
+                Ok(value) => reduced
+                    .state
+                    .add(Ok(value), None, HitPosition::number(process.0.into())),
+                Err(why) => {
+                    reduced.wrong.get_or_insert((process, why));
+                }
+            }
+        }
+        reduced
+    }
+
+    fn merge(&mut self, other: &Reduced) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.wrong = first(self.wrong.take(), other.wrong.clone());
+        self.none = self.none.take().or_else(|| other.none.clone());
+        self.state.merge(&other.state);
+    }
+
+    /// As the reduction of a table with all rows.
+    pub(crate) fn read(&self, reduction: Reduction, why_empty: &str) -> Cell {
+        if let Some(why) = &self.none {
+            return Err(why.clone());
+        }
+        if reduction == Reduction::Count {
+            return finite(self.rows as f64);
+        }
+        match &self.wrong {
+            Some((_, why)) => Err(why.clone()),
+            None if self.rows == 0 => Err(why_empty.to_owned()),
+            None => self
+                .state
+                .read(reduction)
+                .unwrap_or_else(|| Err(why_empty.to_owned())),
+        }
+    }
+}
+
+/// What is said of the first process.
+fn first(
+    one: Option<(ProcessId, String)>,
+    other: Option<(ProcessId, String)>,
+) -> Option<(ProcessId, String)> {
+    one.into_iter().chain(other).min_by_key(|(process, _)| *process)
+}
+
+impl TimedPart {
+    /// Whether it is of this rule and of processes of which `is_own` holds, so that it can be merged.
+    pub(super) fn fits(
+        &self,
+        rule: &CheckedRule,
+        plan: &TimedPlan,
+        is_own: impl Fn(ProcessId) -> bool,
+    ) -> bool {
+        let numbers = &self.numbers;
+        let (Some(window), Some(folds)) = (plan.window(numbers.window), rule.folds.get(numbers.window))
+        else {
+            return false;
+        };
+        let rows = numbers.rows.iter().flat_map(|(_, rows)| rows);
+        let hits = numbers.hits.iter().flatten().map(|(process, _)| process);
+        let named = rows.map(|(process, _)| process).chain(hits).copied();
+        let like = |(reduced, (reduction, _)): (&Reduced, &(Reduction, Typed))| {
+            let empty = AggregateState::new(*reduction, false);
+            reduced.state.is_sound() && reduced.state.is_like(&empty)
+        };
+        numbers.hits.len() == rule.probes.len()
+            && numbers.lacking.len() == rule.probes.len()
+            && numbers.reduced.len() == window.reductions.len()
+            && numbers.reduced.iter().zip(&window.reductions).all(like)
+            && self.content.fits(folds)
+            && named.chain(self.content.processes()).all(is_own)
+    }
+
+    /// Whether it has the rows of a measure.
+    #[cfg(test)]
+    pub(super) fn has_row(&self, measure: Measure) -> bool {
+        self.numbers.rows.iter().any(|(known, _)| *known == measure)
+    }
+
+    pub(super) fn merge(&mut self, other: &TimedPart) {
+        self.content.merge(&other.content);
+        let (numbers, others) = (&mut self.numbers, &other.numbers);
+        numbers.processes += others.processes;
+        for (lacking, other) in numbers.lacking.iter_mut().zip(&others.lacking) {
+            *lacking = first(lacking.take(), other.clone());
+        }
+        for (hits, other) in numbers.hits.iter_mut().zip(&others.hits) {
+            hits.extend(other.iter().cloned());
+        }
+        numbers.rows.extend(others.rows.iter().cloned());
+        for (reduced, other) in numbers.reduced.iter_mut().zip(&others.reduced) {
+            reduced.merge(other);
+        }
+    }
+}
+
+impl TimedNumbers {
+    /// Bytes of its memory, at most.
+    pub(super) fn bytes(&self) -> usize {
+        let text = |text: &String| text.len();
+        let said = |said: &Option<(ProcessId, String)>| said.as_ref().map_or(0, |(_, text)| text.len());
+        let hits = self.hits.iter().map(|rows| {
+            let texts = rows.iter().filter_map(|(_, row)| row.as_ref().err()).map(text);
+            size_of_val(rows) + rows.capacity() * size_of::<HitRow>() + texts.sum::<usize>()
+        });
+        let rows = self.rows.iter().map(|(_, rows)| {
+            let texts = rows.iter().filter_map(|(_, row)| row.as_ref().err()).map(text);
+            size_of::<(Measure, Vec<HitRow>)>() + rows.capacity() * size_of::<HitRow>() + texts.sum::<usize>()
+        });
+        let reduced = self.reduced.iter().map(|reduced| {
+            let texts = said(&reduced.wrong) + reduced.none.as_ref().map_or(0, text);
+            size_of::<Reduced>() + texts + reduced.state.heap_bytes()
+        });
+        let lacking = self
+            .lacking
+            .iter()
+            .map(|lacking| size_of_val(lacking) + said(lacking));
+        size_of::<TimedNumbers>() + hits.chain(rows).chain(reduced).chain(lacking).sum::<usize>()
+    }
+}
