@@ -32,7 +32,7 @@ impl Checker<'_> {
             return;
         };
         let name = measure.name();
-        let message = format!("`{name}` is of one machine, but this {what} is of the whole job");
+        let message = format!("`{name}` is of one machine, but this {what} is of the job");
         let wrong = Diagnostic::error("E0156", message)
             .at(span, "each machine has its own")
             .at(of_job, "of the processes of all machines");

@@ -76,7 +76,6 @@ use remote::Remote;
 use samples::Samples;
 use stream::Stream;
 use timed::AwaitedWindow;
-pub(crate) use timed_part::Reduced;
 use timed_plan::TimedPlan;
 use track::Track;
 use tune::TuneState;

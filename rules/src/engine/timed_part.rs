@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::timed::TimedEntry;
 use super::timed_plan::{TimedPlan, TimedWindow, measures_of};
 use super::window::Observed;
-use crate::eval::partial::{AggregateState, Content, HitPosition};
+use crate::eval::partial::{AggregateState, Content, Reduced, first};
 use crate::eval::{Context, HitsInWindow, WindowData};
 use crate::function::Reduction;
 use crate::ids::{ProbeId, RuleId};
@@ -16,7 +16,7 @@ use crate::measure::Measure;
 use crate::plan::Delivery;
 use crate::rule::CheckedRule;
 use crate::term::Typed;
-use crate::value::{Cell, Key, ProcessId, Subject, Time, Value, WhyMissing, finite};
+use crate::value::{ProcessId, Subject, Time, Value, WhyMissing};
 
 /// A part of a window, from the processes of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,17 +49,6 @@ pub(super) struct TimedNumbers {
 type HitRow = (ProcessId, Result<HitsInWindow, WhyMissing>);
 /// A measure of a process, or why it is unknown.
 pub(super) type MeasureRow = (ProcessId, Result<f64, WhyMissing>);
-
-/// A reduction over processes, before it is read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Reduced {
-    rows: u64,
-    /// The first process whose row is none, and why.
-    wrong: Option<(ProcessId, String)>,
-    /// Why there is no table.
-    pub(super) none: Option<String>,
-    state: AggregateState,
-}
 
 /// What is evaluated, and for which processes.
 pub(super) struct TimedRule<'a> {
@@ -168,76 +157,6 @@ fn together(rows: Vec<HitRow>) -> Option<HitRow> {
         (all @ (_, Err(_)), _) => all,
         (_, unknown) => unknown,
     })
-}
-
-impl Reduced {
-    fn empty(reduction: Reduction) -> Reduced {
-        Reduced {
-            rows: 0,
-            wrong: None,
-            none: None,
-            state: AggregateState::new(reduction, false),
-        }
-    }
-
-    fn of(reduction: Reduction, rows: Value) -> Reduced {
-        let mut reduced = Reduced::empty(reduction);
-        let rows = match rows {
-            Value::Table(rows) => rows,
-            Value::Single(cell) => {
-                reduced.none = Some(cell.err().unwrap_or_else(|| "it is no table".to_string()));
-                return reduced;
-            }
-        };
-        for (key, cell) in rows {
-            let Key::Process(process) = key else {
-                continue;
-            };
-            reduced.rows += 1;
-            match cell {
-                Ok(value) => reduced
-                    .state
-                    .add(Ok(value), None, HitPosition::number(process.0.into())),
-                Err(why) => {
-                    reduced.wrong.get_or_insert((process, why));
-                }
-            }
-        }
-        reduced
-    }
-
-    fn merge(&mut self, other: &Reduced) {
-        self.rows = self.rows.saturating_add(other.rows);
-        self.wrong = first(self.wrong.take(), other.wrong.clone());
-        self.none = self.none.take().or_else(|| other.none.clone());
-        self.state.merge(&other.state);
-    }
-
-    /// As the reduction of a table with all rows.
-    pub(crate) fn read(&self, reduction: Reduction, why_empty: &str) -> Cell {
-        if let Some(why) = &self.none {
-            return Err(why.clone());
-        }
-        if reduction == Reduction::Count {
-            return finite(self.rows as f64);
-        }
-        match &self.wrong {
-            Some((_, why)) => Err(why.clone()),
-            None if self.rows == 0 => Err(why_empty.to_owned()),
-            None => self
-                .state
-                .read(reduction)
-                .unwrap_or_else(|| Err(why_empty.to_owned())),
-        }
-    }
-}
-
-/// What is said of the first process.
-fn first(
-    one: Option<(ProcessId, String)>,
-    other: Option<(ProcessId, String)>,
-) -> Option<(ProcessId, String)> {
-    one.into_iter().chain(other).min_by_key(|(process, _)| *process)
 }
 
 impl TimedPart {

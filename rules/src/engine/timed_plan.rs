@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::timed_part::{Reduced, TimedPart};
+use super::timed_part::TimedPart;
+use crate::eval::partial::Reduced;
 use crate::function::{Reduction, ScalarFunction};
 use crate::measure::{Measure, Scope};
 use crate::rule::CheckedRule;

@@ -14,9 +14,8 @@ use std::sync::Arc;
 use plan::{Literal, ValueError, ValueType};
 
 use crate::cpu_shares;
-use crate::engine::Reduced;
 use crate::eval::called::{Memory, Past};
-use crate::eval::partial::Content;
+use crate::eval::partial::{Content, Reduced};
 use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
 use crate::facts::ProcessFacts;
 use crate::function::{Reduction, ScalarFunction, factoring};

@@ -11,6 +11,7 @@ mod content;
 mod parts;
 mod past;
 mod read;
+mod reduced;
 mod room;
 mod source;
 mod state;
@@ -19,6 +20,7 @@ pub(crate) use content::Content;
 pub(crate) use parts::ContentPart;
 pub(crate) use past::Past;
 pub(crate) use read::{MORE_THAN_KEPT, of_values, value};
+pub(crate) use reduced::{Reduced, first};
 pub(crate) use room::Room;
 pub(crate) use state::{AggregateState, HitPosition};
 
