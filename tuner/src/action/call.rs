@@ -428,12 +428,16 @@ impl CallPlan {
     }
 
     /// Why a thread that has reached a sync point must not make the call: it runs a parallel region of OpenMP, where a
-    /// setting holds for one task only. At an entry of OpenMP's library the regions around it are not looked at.
+    /// setting holds for one task only. At an entry of OpenMP's library this is known only if the stack is known exactly:
+    /// earlier regions leave words on it.
     pub(super) fn is_in_region(&self, view: &StackView, memory: &ProcessMemory) -> Option<String> {
-        let library = &self.function.module;
-        let sets = self.function.name.contains("omp_set_") && !library.code().any(|code| view.is_at(&code));
-        let is_inside = sets && library.code().any(|code| view.is_executing(&code, memory));
-        is_inside.then(|| view.says("runs a parallel region"))
+        let code = || self.function.module.code();
+        let is_inside = match code().any(|code| view.is_at(&code)) {
+            true => code().any(|code| view.returns_to(&code)),
+            false => code().any(|code| view.is_executing(&code, memory)),
+        };
+        let sets = self.function.name.contains("omp_set_");
+        (sets && is_inside).then(|| view.says("runs a parallel region"))
     }
 
     /// The task of the thread that makes the call.

@@ -81,6 +81,12 @@ impl StackView {
         range.contains(&self.instruction.0)
     }
 
+    /// Whether one of its functions is known exactly to return to `range`.
+    pub(crate) fn returns_to(&self, range: &Range<u64>) -> bool {
+        let returns = self.exact().map(|trace| trace.returns.as_slice());
+        returns.unwrap_or_default().iter().any(|at| range.contains(at))
+    }
+
     /// Whether it is in `range` or will return there: exactly, or else by the words on its stack.
     pub(crate) fn touches(&self, range: &Range<u64>) -> bool {
         let comes_back = |words: &[u64]| words.iter().any(|word| range.contains(word));
