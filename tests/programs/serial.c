@@ -1,5 +1,5 @@
 /* An OpenMP program that divides its work among threads only if it may use several, as PyTorch does: with a
- * team of one it begins no parallel region. Runs until it is ended.
+ * team of one it begins no parallel region. It divides by the number of threads that it has read. Runs until it is ended.
  *
  *   serial DIRECTORY SIZE [LIBRARY]
  *
@@ -41,16 +41,20 @@ static __attribute__((noinline)) int with_old_words(void *word, int count)
     return old[0] == aligned[0] ? threads : 0;
 }
 
-static long divided(long *squares, long size, long number)
+/* Each thread does the part that is its own if there are as many threads as were read: with fewer, a part is missing. */
+static long divided(long *squares, long size, long number, int threads)
 {
-    long sum = 0;
-#pragma omp parallel for reduction(+ : sum)
-    for (long i = 0; i < size; i++) {
-        squares[i] = i * i + number;
-        sum += squares[i] - number;
-        /* As operations within operations, which do not divide their work. */
-        if (i % 1024 == 0)
-            max_threads();
+    long sum = 0, part = (size + threads - 1) / threads;
+#pragma omp parallel reduction(+ : sum)
+    {
+        long begin = omp_get_thread_num() * part, end = begin + part < size ? begin + part : size;
+        for (long i = begin; i < end; i++) {
+            squares[i] = i * i + number;
+            sum += squares[i] - number;
+            /* As operations within operations, which do not divide their work. */
+            if (i % 1024 == 0)
+                max_threads();
+        }
     }
     return sum;
 }
@@ -96,7 +100,7 @@ int main(int argc, char **argv)
             printf("{\"event\":\"team\",\"most\":%d}\n", most);
             fflush(stdout);
         }
-        long sum = threads > 1 ? divided(squares, size, rounds) : alone(squares, size, rounds);
+        long sum = threads > 1 ? divided(squares, size, rounds, threads) : alone(squares, size, rounds);
         double now = seconds();
         if (now - told < 0.05)
             continue;
