@@ -93,6 +93,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     double began = seconds(), told = began;
     int most = 0, was_long = 0;
+    long total = 0;
     for (long rounds = 1;; rounds++) {
         int threads = library ? with_old_words(word, argc) : max_threads();
         if (threads != most) {
@@ -101,12 +102,13 @@ int main(int argc, char **argv)
             fflush(stdout);
         }
         long sum = threads > 1 ? divided(squares, size, rounds, threads) : alone(squares, size, rounds);
+        total += sum;
         double now = seconds();
         if (now - told < 0.05)
             continue;
         told = now;
-        printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld,\"threads\":%d}\n", now - began, rounds, sum,
-               threads);
+        printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld,\"threads\":%d}\n", now - began, rounds,
+               total / rounds, threads);
         if (!was_long && exists(argv[1], "long")) {
             was_long = 1;
             printf("{\"event\":\"long\"}\n");
