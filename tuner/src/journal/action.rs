@@ -121,6 +121,15 @@ pub struct InverseRecord {
     pub reader: Option<PrecedingCall>,
 }
 
+impl InverseRecord {
+    /// Whether two calls set the same: with one function, unless it takes what it sets before the value, as `mallopt` does,
+    /// and that differs.
+    fn sets_the_same(&self, other: &InverseRecord) -> bool {
+        let what = |of: &InverseRecord| of.arguments.split_last().map(|(_, before)| before.to_vec());
+        self.address == other.address && what(self) == what(other)
+    }
+}
+
 /// The function that the same thread calls just before a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrecedingCall {
@@ -234,7 +243,7 @@ impl ActionRecord {
                 let (ours, theirs) = (self.inverse(), other.inverse());
                 return ours
                     .zip(theirs)
-                    .is_some_and(|(ours, theirs)| ours.address == theirs.address);
+                    .is_some_and(|(ours, theirs)| ours.sets_the_same(theirs));
             }
             _ => {}
         }
@@ -370,6 +379,27 @@ impl<'de> Deserialize<'de> for HexBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_of_one_function_set_the_same_unless_what_they_set_differs() {
+        let inverse = |arguments: &[Argument]| InverseRecord {
+            symbol: String::new(),
+            function: "mallopt".to_owned(),
+            module: "libc.so.6".to_owned(),
+            address: Address(8),
+            arguments: arguments.to_vec(),
+            reader: None,
+        };
+        let of = |what, value| inverse(&[Argument::Integer(what), Argument::Integer(value)]);
+        assert!(of(-4, 1).sets_the_same(&of(-4, 2)));
+        assert!(!of(-4, 1).sets_the_same(&of(-1, 1)));
+        assert!(inverse(&[Argument::Was]).sets_the_same(&inverse(&[Argument::Integer(1)])));
+        let elsewhere = InverseRecord {
+            address: Address(16),
+            ..of(-4, 1)
+        };
+        assert!(!of(-4, 1).sets_the_same(&elsewhere));
+    }
 
     #[test]
     fn cpus_of_threads_are_shown_with_what_they_had_before() {
