@@ -13,7 +13,6 @@ mod implied;
 mod infer;
 mod invocation;
 mod join;
-mod machines;
 mod names;
 mod operators;
 mod order;
@@ -164,7 +163,6 @@ impl Checker<'_> {
             tunes: &tunes,
         });
         self.unused_probes(&plan);
-        self.machines_of_a_job(&windows, &metrics, &tunes);
         Some(CheckedRule {
             name,
             about: file.about.clone(),
