@@ -296,18 +296,15 @@ impl Node {
     }
 
     fn hit(&mut self, rule: usize, probe: usize, observation: Observation) {
-        let Observation::Hit { process, .. } = &observation else {
+        let Observation::Hit { process, time, .. } = observation else {
             return;
         };
-        let (Some(known), Some(local)) = (self.processes.get(process), self.rules.get_mut(rule)) else {
-            return;
-        };
-        let Observation::Hit { time, .. } = observation else {
+        let (Some(known), Some(local)) = (self.processes.get(&process), self.rules.get_mut(rule)) else {
             return;
         };
         let by_key = local.by_key.has(probe);
         let is_passed = local.timed.passes_hits.get(probe) == Some(&true);
-        let watermark = self.watermarks.get(process).copied();
+        let watermark = self.watermarks.get(&process).copied();
         // Iterations of the detected loop are known later than they end.
         if local.is_ordered && !by_key && !local.rule.follows_loop() && watermark >= Some(time) {
             return local.leave_out(time);
@@ -318,7 +315,6 @@ impl Node {
         if !by_key && is_passed {
             return;
         }
-        let process = *process;
         let Some(arrived) = local.arrived(probe, known, observation) else {
             return;
         };

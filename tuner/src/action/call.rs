@@ -431,13 +431,15 @@ impl CallPlan {
     /// setting holds for one task only. At an entry of OpenMP's library this is known only if the stack is known exactly:
     /// earlier regions leave words on it.
     pub(super) fn is_in_region(&self, view: &StackView, memory: &ProcessMemory) -> Option<String> {
+        if !self.function.name.contains("omp_set_") {
+            return None;
+        }
         let code = || self.function.module.code();
         let is_inside = match code().any(|code| view.is_at(&code)) {
             true => code().any(|code| view.returns_to(&code)),
             false => code().any(|code| view.is_executing(&code, memory)),
         };
-        let sets = self.function.name.contains("omp_set_");
-        (sets && is_inside).then(|| view.says("runs a parallel region"))
+        is_inside.then(|| view.says("runs a parallel region"))
     }
 
     /// The task of the thread that makes the call.
