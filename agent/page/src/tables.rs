@@ -40,7 +40,7 @@ fn functions(snapshot: &Snapshot) -> Table {
             number(function.mean_of_returned_ns(), duration).marked(mark),
             number(function.time_ns.map(|ns| ns as f64), duration).marked(mark),
             share(function.time_ns.map(|ns| ns as f64 / watched_ns)).marked(mark),
-            number(function.bytes.map(|amount| amount as f64), bytes).marked(mark),
+            number(function.bytes.map(|amount| amount as f64), bytes).marked(accuracy.amount_mark()),
         ]
     };
     table(

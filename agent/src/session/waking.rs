@@ -83,6 +83,7 @@ impl Session {
                 self.measure(Measuring::read)?;
                 let (screen, views) = self.showing();
                 screen.show_first(&views);
+                self.measure(Measuring::look_at_cost)?;
                 self.liveness.real_time = None;
             }
             Wake::Tick => self.tick()?,

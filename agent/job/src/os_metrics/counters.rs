@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io::Read,
+    time::Instant,
 };
 
 use plan::CpuList;
@@ -34,6 +35,8 @@ pub struct Sampler {
     /// CPUs that the process could use if none of its threads were bound to fewer; `None` if unknown.
     reach: Option<usize>,
     clock: Option<CpuClock>,
+    /// When the first sample was taken.
+    first: Option<Instant>,
     /// CPU time on the clock just before the counters were last read.
     used_ns: Option<u64>,
     /// Number of samples since then in which the process had not run.
@@ -51,6 +54,10 @@ struct ThreadCounters {
     runqueue_ns: u64,
     /// How often it was given a CPU.
     runs: u64,
+    /// `runqueue_ns` at the first sample of the process; 0 of a thread that began later.
+    runqueue_first_ns: u64,
+    /// Part of `runqueue_ns` that the kernel added after the first sample, when a wait ended that had begun before.
+    runqueue_earlier_ns: u64,
     involuntary: u64,
     voluntary: u64,
     /// List of the CPUs that it could use when it last ran; empty if unknown.
@@ -65,6 +72,7 @@ impl Sampler {
             sum: Counters::default(),
             reach: None,
             clock: CpuClock::of(pid),
+            first: None,
             used_ns: None,
             still: 0,
             has_run: true,
@@ -114,6 +122,7 @@ impl Sampler {
             self.look_at(&self.listed()?, of_first, &mut seen);
         }
         let cpu_before_ns = self.sum.cpu_ns;
+        self.first.get_or_insert_with(Instant::now);
         self.add(&seen);
         if let (Some(before), Some(now)) = (self.used_ns, used_ns) {
             self.sum.cpu_ns = cpu_before_ns + now.saturating_sub(before);
@@ -161,7 +170,7 @@ impl Sampler {
             let before = before
                 .filter(|before| now.cpu_ns >= before.cpu_ns)
                 .unwrap_or(&none);
-            let waited_ns = now.runqueue_ns.saturating_sub(before.runqueue_ns);
+            let waited_ns = now.waited_ns().saturating_sub(before.waited_ns());
             let allowed = now.allowed.parse::<CpuList>().ok().filter(|_| waited_ns > 0);
             let is_bound = |cpus: &CpuList| self.reach.is_some_and(|reach| cpus.cpus().len() < reach);
             if let Some(cpus) = allowed.filter(is_bound) {
@@ -194,7 +203,8 @@ impl Sampler {
             let status = of_first.filter(|(first, _)| *first == thread);
             let status = status.map(|(_, status)| status);
             let before = self.threads.get(&thread);
-            if let Ok(now) = ThreadCounters::read(&self.process, thread, status, before) {
+            if let Ok(mut now) = ThreadCounters::read(&self.process, thread, status, before) {
+                now.continue_waits(before, self.first.map(|first| first.elapsed().as_nanos() as u64));
                 seen.insert(thread, now);
             }
         }
@@ -216,6 +226,22 @@ impl Threads for Sampler {
 }
 
 impl ThreadCounters {
+    /// Time waited for a CPU, without waits of before the first sample that ended after it.
+    fn waited_ns(&self) -> u64 {
+        self.runqueue_ns.saturating_sub(self.runqueue_earlier_ns)
+    }
+
+    /// The thread was read this long after the first sample of the process: it cannot have waited longer since then.
+    fn continue_waits(&mut self, before: Option<&ThreadCounters>, elapsed_ns: Option<u64>) {
+        (self.runqueue_first_ns, self.runqueue_earlier_ns) = match (before, elapsed_ns) {
+            (Some(before), _) => (before.runqueue_first_ns, before.runqueue_earlier_ns),
+            (None, None) => (self.runqueue_ns, 0),
+            (None, Some(_)) => (0, 0),
+        };
+        let most_ns = self.runqueue_first_ns + elapsed_ns.unwrap_or_default();
+        self.runqueue_earlier_ns = (self.runqueue_earlier_ns).max(self.runqueue_ns.saturating_sub(most_ns));
+    }
+
     /// Reads a thread of a process; `status` if it is already known, and the previous values: a thread that
     /// was given no CPU since was not switched away either.
     fn read(
@@ -403,6 +429,27 @@ mod tests {
         assert_eq!(bound(None, &threads), (75, 0, 0), "what is granted is not known");
         let unknown = [thread(30, "")];
         assert_eq!(bound(Some(4), &unknown), (30, 0, 0));
+    }
+
+    #[test]
+    fn a_wait_that_began_before_the_first_sample_counts_from_there() {
+        let mut before: Option<ThreadCounters> = None;
+        // Each row: the time since the first sample, what the kernel has of the thread, what of it counts.
+        for (elapsed_ns, runqueue_ns, waited_ns) in [
+            (None, 500, 500),
+            (Some(100), 500, 500),
+            (Some(300), 2500, 800),
+            (Some(400), 2550, 850),
+            (Some(900), 2600, 900),
+        ] {
+            let mut now = ThreadCounters {
+                runqueue_ns,
+                ..ThreadCounters::default()
+            };
+            now.continue_waits(before.as_ref(), elapsed_ns);
+            assert_eq!(now.waited_ns(), waited_ns, "{elapsed_ns:?}");
+            before = Some(now);
+        }
     }
 
     #[test]

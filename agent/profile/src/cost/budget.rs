@@ -17,8 +17,13 @@ use super::unwatched::PRICE_ERROR;
 /// consecutive windows that must find them low before everything is watched again.
 const IN_A_ROW: u32 = 3;
 
+/// The same before sampling begins if the functions cost more than [`FAR_OVER`] times what they may. Ranks that
+/// share CPUs and wait for each other are slowed by much more than their share of CPU time says.
+const FAR_OVER_IN_A_ROW: u32 = 2;
+const FAR_OVER: f64 = 5.0;
+
 /// If the functions take more than this part of the job's CPU time, sampling begins at once.
-const JOB_PART_MAX: f64 = 0.5;
+const JOB_PART_MAX: f64 = 0.2;
 
 /// After this many checks with high costs, the budget is enforced even if processes keep joining.
 const EXPENSIVE_MAX: u32 = 10;
@@ -295,8 +300,12 @@ impl Windows {
             true => (self.in_a_row + 1, self.expensive + 1),
             false => (0, 0),
         };
-        let takes_most = load.of_functions() > JOB_PART_MAX * load.job;
-        if self.in_a_row < IN_A_ROW && self.expensive < EXPENSIVE_MAX && !(is_over && takes_most) {
+        let enough = match load.of_functions() {
+            cost if cost > JOB_PART_MAX * load.job => 1,
+            cost if cost > FAR_OVER * load.left(share) => FAR_OVER_IN_A_ROW,
+            _ => IN_A_ROW,
+        };
+        if self.in_a_row < enough && self.expensive < EXPENSIVE_MAX {
             return SamplingStep::Stay;
         }
         self.costs = load

@@ -18,6 +18,8 @@ const WAITING_SHOWN: f64 = 0.2;
 /// If a program needs this many times the CPUs that it may use, its own threads compete. If it needs about as
 /// many as it may use but waits, others use the CPUs.
 const CROWDED: f64 = 1.1;
+/// A program whose threads wait and get less than this part of the CPUs that they may use shares them with others.
+const GOT_BY_ITSELF: f64 = 0.75;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {
@@ -181,7 +183,12 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
                 (false, _) => "start fewer ranks or threads",
             };
             let allowed = cpus.allowed;
-            format!("it wants {wanted:.1} CPUs and may use {allowed:.1}: {repair}")
+            match !cpus.is_quota && cpu < GOT_BY_ITSELF * allowed {
+                true => format!(
+                    "it wants {wanted:.1} CPUs, may use {allowed:.1} and got {cpu:.1}: other programs use the rest (tuneagent ps names them)"
+                ),
+                false => format!("it wants {wanted:.1} CPUs and may use {allowed:.1}: {repair}"),
+            }
         }
         None => "other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs"
             .to_owned(),
@@ -285,18 +292,25 @@ mod tests {
         // For each of two ranks: recent and overall rates, CPUs, display options, and the expected text.
         for (of_late, overall, allowed, shown, text) in [
             (
-                of(0.21, 0.79),
-                of(0.15, 0.85),
+                of(0.41, 0.59),
+                of(0.45, 0.55),
                 1.0,
                 IS_OVER,
-                "85 % of the time that it wants one; it wants 2.0 CPUs and may use 1.0",
+                "55 % of the time that it wants one; it wants 2.0 CPUs and may use 1.0: start fewer ranks or threads",
             ),
             (
-                of(0.21, 0.79),
-                of(0.15, 0.85),
+                of(0.41, 0.59),
+                of(0.45, 0.55),
                 1.0,
                 GOES_ON,
-                "79 % of the time that it wants one; it wants 2.0 CPUs and may use 1.0",
+                "59 % of the time that it wants one; it wants 2.0 CPUs and may use 1.0: start fewer ranks or threads",
+            ),
+            (
+                of(0.2, 1.0),
+                of(0.2, 1.0),
+                2.0,
+                IS_OVER,
+                "it wants 2.4 CPUs, may use 2.0 and got 0.4: other programs use the rest",
             ),
             (
                 of(0.4, 0.61),

@@ -39,7 +39,8 @@ pub enum Accuracy {
     About(i32),
     /// An estimate that may be off by this part of it, which is too much for digits to tell.
     Within(f64),
-    /// Of the sampled time, which probes slow down so much that the true number may be several times higher.
+    /// The number at the pace of the sampled time, which probes slow down so much that the true one may be several
+    /// times higher: shown as a lower bound.
     Unbounded,
 }
 
@@ -75,7 +76,11 @@ impl Accuracy {
         match self {
             Accuracy::Exact => count(value.round()),
             Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits))),
-            Accuracy::Within(_) | Accuracy::Unbounded => Accuracy::About(DIGITS_MIN).narrow_cell(value),
+            Accuracy::Within(_) => Accuracy::About(DIGITS_MIN).narrow_cell(value),
+            Accuracy::Unbounded => {
+                let unit = unit_of_digits(value, DIGITS_MIN);
+                format!("≥{}", count((value / unit).floor() * unit))
+            }
         }
     }
 
@@ -102,13 +107,31 @@ impl Accuracy {
             _ => "~",
         }
     }
+
+    /// A mark before a number that is in proportion to the calls, such as their bytes.
+    pub fn amount_mark(self) -> &'static str {
+        match self {
+            Accuracy::Unbounded => "≥",
+            _ => self.mark(),
+        }
+    }
+
+    /// A number that is in proportion to the calls, with its mark.
+    pub(super) fn amount(self, number: String) -> String {
+        format!("{}{number}", self.amount_mark())
+    }
 }
 
 /// The value with this many significant digits; smaller numbers keep their units.
 pub(super) fn to_digits(value: f64, digits: i32) -> f64 {
-    let magnitude = value.max(1.0).log10().floor() as i32;
-    let unit = 10_f64.powi((magnitude + 1 - digits).max(0));
+    let unit = unit_of_digits(value, digits);
     (value / unit).round() * unit
+}
+
+/// The unit of the last of this many significant digits.
+fn unit_of_digits(value: f64, digits: i32) -> f64 {
+    let magnitude = value.max(1.0).log10().floor() as i32;
+    10_f64.powi((magnitude + 1 - digits).max(0))
 }
 
 /// The part of the time in which calls of this function were assigned to call sites.
@@ -271,7 +294,7 @@ mod tests {
                 "~610 000 ±17 %",
             ),
             (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
-            (estimate(606_440, None), "~610 000", "~610 000"),
+            (estimate(606_440, None), "≥600 000", "≥600 000"),
         ] {
             assert_eq!(
                 (

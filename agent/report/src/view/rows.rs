@@ -59,7 +59,7 @@ pub(super) fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<
     let unbounded: Vec<&str> = unbounded.map(|row| row.name.as_str()).collect();
     if !unbounded.is_empty() {
         lines.push(format!(
-            " ~ of {}: true of the sampled time, which probes slow down; otherwise calls are shorter and more frequent",
+            " ≥ of {}: at the pace of the sampled time, which probes slow down; otherwise calls are shorter and more frequent",
             unbounded.join(", ")
         ));
     }

@@ -218,10 +218,9 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     });
     let calls = in_mpi.as_ref().map_or_else(String::new, |_| {
         format!(
-            "{} MPI calls/s, {}{}/s sent{sampled_text}",
+            "{} MPI calls/s, {}/s sent{sampled_text}",
             accuracy.rate(sum(|r| r.calls_per_s)),
-            accuracy.mark(),
-            bytes(sum(|r| r.sent_per_s))
+            accuracy.amount(bytes(sum(|r| r.sent_per_s)))
         )
     });
     let has_mpi = snapshot.job.mpi.is_some();
@@ -256,7 +255,7 @@ fn sampled_text(part: f64, period: Option<Duration>, is_unbounded: bool) -> Stri
         false => format!("not sampled in {span}; this rate is of earlier windows"),
     };
     let slowed = match is_unbounded {
-        true => "; probes slow the sampled time: the true rate may be higher",
+        true => "; probes slow the sampled time: ≥ is a lower bound",
         false => "",
     };
     format!("   ({what}{slowed})")
@@ -518,14 +517,14 @@ pub(super) mod tests {
         snapshot.period = Duration::from_secs(10);
         let first = |lines: Vec<String>| lines[0].clone();
         insta::assert_snapshot!([first(summary(&snapshot)), first(overview(&snapshot)), text(&snapshot)].join("\n"), @"
-        after 2 s       ~410 MPI calls/s, ~3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: the true rate may be higher)
-        over 2 s       ~410 MPI calls/s, ~3.4 MiB/s sent   (sampled 38 % of the time; probes slow the sampled time: the true rate may be higher)
-        after 2 s       ~410 MPI calls/s, ~3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: the true rate may be higher)
+        after 2 s       ≥410 MPI calls/s, ≥3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: ≥ is a lower bound)
+        over 2 s       ≥410 MPI calls/s, ≥3.4 MiB/s sent   (sampled 38 % of the time; probes slow the sampled time: ≥ is a lower bound)
+        after 2 s       ≥410 MPI calls/s, ≥3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: ≥ is a lower bound)
         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.7 %
                               inside MPI ~98 % (~65 points of it waiting for a CPU)   outside ~1.9 %
 
         function                calls/s      mean   share of the time
-        MPI_Wait             ~1 200 000   ~6.1 ms    ~80 %  ######################
+        MPI_Wait             ≥1 200 000   ~6.1 ms    ~80 %  ######################
         ");
         snapshot.processes[0].functions[0].name = "step".to_owned();
         assert!(text(&snapshot).ends_with("otherwise calls are shorter and more frequent"));

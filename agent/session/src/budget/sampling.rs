@@ -16,6 +16,9 @@ use super::{
 /// Least interval between checks of costs while no function is sampled, in nanoseconds: every second reading.
 const LOOK_NS: u64 = 900_000_000;
 
+/// The same before the first check: a program of short calls runs at a fraction of its pace until then.
+const FIRST_LOOK_NS: u64 = 250_000_000;
+
 /// How long a joining process of a command is watched before a gap may begin.
 const BEGIN_NS: u64 = 2_000_000_000;
 
@@ -88,6 +91,8 @@ pub struct Sampling {
     has_cut: bool,
     /// Costs at the last check, or at the end of the last window.
     before: Option<Spent>,
+    /// Costs were compared with earlier ones.
+    has_looked: bool,
     /// Costs when the open window began.
     opened: Option<Spent>,
     /// Shares over the last window and gap.
@@ -113,6 +118,7 @@ impl Sampling {
             cuts_sequence: false,
             has_cut: false,
             before: None,
+            has_looked: false,
             opened: None,
             of_late: None,
             over: 0,
@@ -282,7 +288,8 @@ impl Sampling {
 
     /// Whether a reading must be followed by a check of costs, while no function is sampled.
     pub fn is_look_due(&self, read_ns: u64) -> bool {
-        let is_new = |before: &Spent| read_ns.saturating_sub(before.at_ns) < LOOK_NS;
+        let pause_ns = if self.has_looked { LOOK_NS } else { FIRST_LOOK_NS };
+        let is_new = |before: &Spent| read_ns.saturating_sub(before.at_ns) < pause_ns;
         let is_early = self.before.as_ref().is_some_and(is_new);
         self.budget().0.is_some() && self.windows.next_ns().is_none() && !is_early
     }
@@ -308,6 +315,7 @@ impl Sampling {
         let Some(before) = before.filter(|before| spent.at_ns > before.at_ns) else {
             return BudgetEffects::new();
         };
+        self.has_looked = true;
         let load = self.load(&before, None, &spent, functions);
         let mut effects = self.advise(&load, functions, (state, back_off));
         if state.detaching == Detaching::Impossible || state.is_judged {

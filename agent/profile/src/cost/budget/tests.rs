@@ -94,8 +94,8 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive()
     let load = |costs: [f64; 3]| job([0, 1, 2].map(|probe| function(probe, costs[probe as usize], false)));
     let mut windows = Windows::new(BudgetShare::default(), 1);
     let expensive = load([0.5, 0.0, 0.0]);
-    let first = (0..IN_A_ROW).map(|_| windows.look(&expensive, 0)).last();
-    assert_eq!(first, Some(SamplingStep::Sample(BTreeSet::from([0, 1, 2]))));
+    let first = windows.look(&expensive, 0);
+    assert_eq!(first, SamplingStep::Sample(BTreeSet::from([0, 1, 2])));
     windows.open(0);
     assert_eq!(*windows.functions(), BTreeSet::from([0]));
     assert_eq!(windows.shut(&load([0.5, 0.001, 0.0]), 0), SamplingStep::Shut);
@@ -110,7 +110,7 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive()
 fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
     let load = |cost| job([function(7, cost, false)]);
     let mut windows = Windows::new(BudgetShare::default(), 1);
-    let costs = [0.5, 0.5, 0.001, 0.5, 0.5, 0.5];
+    let costs = [0.04, 0.04, 0.001, 0.04, 0.04, 0.04];
     let turns = costs.map(|cost| windows.look(&load(cost), 0));
     assert_eq!(turns[..5], [const { SamplingStep::Stay }; 5]);
     assert_eq!(turns[5], SamplingStep::Sample(BTreeSet::from([7])));
@@ -128,15 +128,19 @@ fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
 }
 
 #[test]
-fn an_expensive_function_is_not_watched_for_three_seconds_first() {
-    let load = job([function(7, 0.9, true)]);
-    let mut windows = Windows::new(BudgetShare::default(), 1);
-    assert_eq!(windows.look(&load, 0), SamplingStep::Sample(BTreeSet::from([7])));
+fn the_more_a_function_costs_the_fewer_checks_are_waited_for() {
+    for (cost, checks) in [(0.04, 3), (0.06, 2), (0.19, 2), (0.21, 1), (0.9, 1)] {
+        let load = job([function(7, cost, true)]);
+        let mut windows = Windows::new(BudgetShare::default(), 1);
+        let waited = (1..9).find(|_| windows.look(&load, 0) != SamplingStep::Stay);
+        assert_eq!(waited, Some(checks), "{cost}");
+    }
 }
 
 #[test]
 fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
-    let load = job([function(7, 0.5, false)]);
+    const COST: f64 = 0.04;
+    let load = job([function(7, COST, false)]);
     let mut windows = Windows::new(BudgetShare::default(), 1);
     // A process that joins resets the count: three more expensive seconds are required.
     let turns = [false, false, true, false, false, false].map(|comes| {
@@ -160,7 +164,7 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
     );
     assert_eq!(windows.shut(&load, until_ns), SamplingStep::Shut);
     let gap_ns = windows.next_ns().unwrap() - until_ns;
-    let share = 2e9 / (2e9 + gap_ns as f64) * 0.5;
+    let share = 2e9 / (2e9 + gap_ns as f64) * COST;
     assert!(share <= 0.01, "{share}");
 }
 

@@ -144,14 +144,15 @@ fn row(
 
 fn totals(function: &FunctionTotals) -> String {
     let estimated = |number| estimated(function.estimate.is_some(), number);
-    let calls = Accuracy::of(function.estimate).calls(function.calls);
+    let accuracy = Accuracy::of(function.estimate);
+    let calls = accuracy.calls(function.calls);
     let mean = function.mean_of_returned_ns();
     let mean = mean.map_or_else(String::new, |mean| {
         format!(", mean {}", estimated(duration(mean)))
     });
     let kind = function.bytes_kind.unwrap_or_default();
     let all = function.bytes.map_or_else(String::new, |all| {
-        format!(", {} {kind}", estimated(bytes(all as f64)))
+        format!(", {} {kind}", accuracy.amount(bytes(all as f64)))
     });
     format!("{calls}{mean}{all}")
 }

@@ -104,7 +104,7 @@ fn row(
         )),
     ];
     if is_wide {
-        let all = (function.bytes).map_or_else(none, |all| estimated(bytes(all as f64)));
+        let all = (function.bytes).map_or_else(none, |all| accuracy.amount(bytes(all as f64)));
         let kind = function.bytes_kind.unwrap_or_default();
         spans.push(Span::raw(format!(" {all:>12} {kind}")));
     }
