@@ -77,7 +77,7 @@ pub use libraries::Search;
 pub use maps::{Mapping, parse as parse_maps};
 pub use memory::{Memory, MemoryError};
 pub use module::{FileId, Images, Module};
-pub use process::{Pid, Process, ProcessError, descendants};
+pub use process::{Pid, Process, ProcessError, descendants, wait_status};
 pub use ptrace::{HeldThread, PtraceError, Stopped};
 pub use space::{AddressSpace, SpaceError};
 

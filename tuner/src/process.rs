@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,20 @@ use thiserror::Error;
 
 use crate::author;
 use crate::printable::{printable, printable_path};
+
+/// The wait status of a process that has ended, as of waitpid. A zombie shows it in /proc, and its pidfd once its parent has
+/// collected it (Linux 6.15); otherwise it is not known.
+pub fn wait_status(pid: i32, pidfd: BorrowedFd<'_>) -> Option<i32> {
+    let of_zombie = || {
+        let stat = read_text(pid, "stat").ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace();
+        (fields.next()? == "Z").then(|| fields.last()?.parse().ok())?
+    };
+    let collected = || crate::sys::wait_status(pidfd);
+    // It may be collected between the first two.
+    collected().or_else(of_zombie).or_else(collected)
+}
 
 /// Why a process cannot be inspected.
 #[derive(Debug, Error)]

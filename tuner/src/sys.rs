@@ -1,13 +1,13 @@
 //! The only unsafe code of the crate, in addition to `ptrace/sys`: system calls that no safe crate offers.
 #![expect(
     unsafe_code,
-    reason = "neither a signal's disposition, nor process_vm_writev and _readv, nor PROCMAP_QUERY, nor the clock of another process has a \
-              safe face in rustix"
+    reason = "neither a signal's disposition, nor process_vm_writev and _readv, nor PROCMAP_QUERY, nor the clock or the wait status of \
+              another process has a safe face in rustix"
 )]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Ignores the signals that end a session: the actuator ends when its stream ends, with every change
 /// reverted, never in the middle of one.
@@ -98,6 +98,17 @@ pub(crate) fn mapping(maps: &File, address: u64) -> io::Result<MappingQuery> {
         0 => Ok(query),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The wait status of the process of a pidfd, once its parent has collected it; `None` before, and before Linux 6.15.
+pub(crate) fn wait_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    let wanted = u64::from(libc::PIDFD_INFO_EXIT);
+    // SAFETY: the structure has integers only, for which zeros are valid.
+    let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+    info.mask = wanted;
+    // SAFETY: `info` has the size that the request number states, and outlives the call, which writes no more.
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+    (result == 0 && info.mask & wanted != 0).then_some(info.exit_code)
 }
 
 /// The clock of the CPU time of all threads of a process; `None` if there is no such process.

@@ -72,6 +72,7 @@ const IOCTL: &[u64] = &[
     libc::FIONBIO as _,
     libc::FIONREAD as _,
     libc::FIOCLEX as _,
+    libc::PIDFD_GET_INFO as _,
     PERF_EVENT_IOC_ENABLE,
     PERF_EVENT_IOC_SET_BPF,
 ];

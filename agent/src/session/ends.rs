@@ -1,5 +1,10 @@
 //! Reports the end of processes through pidfds: at once, and without polling.
 
+use std::{
+    os::{fd::AsFd, unix::process::ExitStatusExt},
+    process::ExitStatus,
+};
+
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::readable::Readable;
@@ -7,15 +12,23 @@ use crate::readable::Readable;
 /// Maximum number of unread ends.
 const ENDS_MAX: usize = 4096;
 
+/// A process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProcessEnd {
+    pub(super) slot: u32,
+    /// The signal that ended it; `None` if there was none, or if the kernel does not say.
+    pub(super) signal: Option<i32>,
+}
+
 /// Watches any number of processes until it is dropped.
 pub(super) struct Ends {
-    to: mpsc::Sender<u32>,
+    to: mpsc::Sender<ProcessEnd>,
     watches: JoinSet<()>,
 }
 
 impl Ends {
-    /// The watcher, and the receiver of the slots of ended processes.
-    pub(super) fn new() -> (Ends, mpsc::Receiver<u32>) {
+    /// The watcher, and the receiver of the ends.
+    pub(super) fn new() -> (Ends, mpsc::Receiver<ProcessEnd>) {
         let (to, receiver) = mpsc::channel(ENDS_MAX);
         let watches = JoinSet::new();
         (Ends { to, watches }, receiver)
@@ -26,11 +39,14 @@ impl Ends {
         while self.watches.try_join_next().is_some() {}
         let sender = self.to.clone();
         self.watches.spawn(async move {
+            let mut signal = None;
             if let Ok(pidfd) = Readable::end_of(pid) {
                 // On an error it cannot be waited for, so it is considered ended.
                 let _ = pidfd.wait().await;
+                let status = tuner::wait_status(pid, pidfd.as_fd());
+                signal = status.and_then(|status| ExitStatus::from_raw(status).signal());
             }
-            let _ = sender.send(slot).await;
+            let _ = sender.send(ProcessEnd { slot, signal }).await;
         });
     }
 }
@@ -40,6 +56,30 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn the_signal_that_ended_a_process_is_known_before_and_after_it_is_collected() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut ends, mut ended) = Ends::new();
+            for (slot, line, signal) in [(1, "read x; kill -ABRT $$", Some(6)), (2, "read x; exit 3", None)] {
+                let child = Command::new("sh")
+                    .args(["-c", line])
+                    .stdin(Stdio::piped())
+                    .spawn();
+                let mut child = child.unwrap();
+                ends.watch(child.id() as i32, slot);
+                drop(child.stdin.take());
+                assert_eq!(ended.recv().await, Some(ProcessEnd { slot, signal }));
+                let pid = rustix::process::Pid::from_child(&child);
+                let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+                let status = child.wait().unwrap().into_raw();
+                let known = tuner::wait_status(child.id() as i32, pidfd.as_fd());
+                assert!(known.is_none_or(|known| known == status), "{known:?} {status}");
+            }
+        });
+    }
 
     #[test]
     fn no_process_is_watched_after_the_watcher_is_dropped() {
@@ -52,7 +92,11 @@ mod tests {
             ends.watch(first.id() as i32, 1);
             ends.watch(second.id() as i32, 2);
             drop(first.stdin.take());
-            assert_eq!(ended.recv().await, Some(1));
+            let first_end = ProcessEnd {
+                slot: 1,
+                signal: None,
+            };
+            assert_eq!(ended.recv().await, Some(first_end));
             drop(ends);
             // If a watch continued, its sender would keep the channel open until its process ends.
             assert_eq!(ended.recv().await, None);

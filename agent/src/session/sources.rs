@@ -21,6 +21,7 @@ use tokio::{
 
 use super::{
     actuator_queue::{ActuatorQueue, OrderReceipt},
+    ends::ProcessEnd,
     intake::Expected,
     measuring::Measuring,
     members,
@@ -58,7 +59,7 @@ pub(super) enum Wake {
     /// A ring of calls fills, or a sampling window must begin or end.
     Calls,
     Receipt(OrderReceipt),
-    Ended(u32),
+    Ended(ProcessEnd),
     /// Input of the user at the live view; `None` if nothing can be read from the terminal any more.
     Input(Option<Input>),
     /// Time for the next snapshot of a series.
@@ -112,7 +113,7 @@ pub(super) struct Due {
 /// Everything that is waited for.
 pub(super) struct Sources {
     signals: Signals,
-    ends: mpsc::Receiver<u32>,
+    ends: mpsc::Receiver<ProcessEnd>,
     hits: Option<Readable>,
     closed: Option<Readable>,
     family_events: Option<Readable>,
@@ -139,7 +140,7 @@ impl Sources {
     pub(super) fn new(
         target: &WatchedJob,
         measuring: &Measuring,
-        (ends, actuator): (mpsc::Receiver<u32>, Option<&ActuatorQueue>),
+        (ends, actuator): (mpsc::Receiver<ProcessEnd>, Option<&ActuatorQueue>),
         (duration, series): (Option<Duration>, Option<Duration>),
     ) -> io::Result<Sources> {
         let signals = Signals::new(target.started.is_some())?;
@@ -190,7 +191,7 @@ impl Sources {
             Ok(()) = readable(self.over.as_ref()) => Wake::Shutdown("the command has ended"),
             // Without it nothing could be reverted.
             Ok(()) = readable(self.actuator.as_ref()) => Wake::Shutdown("the actuator was lost, and its stand-in reverts"),
-            Some(slot) = self.ends.recv() => Wake::Ended(slot),
+            Some(end) = self.ends.recv() => Wake::Ended(end),
             Ok(()) = readable(self.family_events.as_ref()) => Wake::Family,
             _ = self.family.tick(), if self.family_events.is_some() => Wake::Family,
             receipt = next_receipt(queue) => Wake::Receipt(receipt),

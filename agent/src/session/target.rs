@@ -13,7 +13,7 @@ use tuner::{Pid, Process as Opened};
 
 use super::{
     Started,
-    ends::Ends,
+    ends::{Ends, ProcessEnd},
     kernel_failure,
     members::{Candidate, MemberEvent, MemberProcess, MembersOrigin},
     orders::{pid_here, process_here},
@@ -88,7 +88,7 @@ impl WatchedJob {
     }
 
     /// Starts reporting the ends of these processes, by slot. Must be called inside the tokio runtime.
-    pub(super) fn watch_ends(&mut self, processes: &[Metered]) -> Receiver<u32> {
+    pub(super) fn watch_ends(&mut self, processes: &[Metered]) -> Receiver<ProcessEnd> {
         let (mut ends, ended) = Ends::new();
         for process in processes {
             ends.watch(process.pid, process.slot);

@@ -73,7 +73,7 @@ impl Session {
             Wake::Family => self.measure(Measuring::take_family)?,
             Wake::Closed => self.measure(Measuring::take_closed)?,
             Wake::Calls => self.measure(Measuring::at_calls)?,
-            Wake::Ended(slot) => self.measure(|measuring, context| measuring.process_ended(context, slot))?,
+            Wake::Ended(end) => self.measure(|measuring, context| measuring.process_ended(context, end))?,
             Wake::Snapshot => {
                 self.measure(Measuring::read)?;
                 let (screen, views) = self.showing();

@@ -10,6 +10,9 @@ use super::{
 };
 use rules::Time;
 
+/// Processes of which it is said that a signal ended them.
+const KILLED_SAID: u32 = 3;
+
 impl Members {
     pub(super) fn tick(&mut self, machine: MachineId, now: Time) -> MemberEffects {
         let mut effects = vec![MemberEffect::CheckPrograms(machine)];
@@ -92,6 +95,20 @@ impl Members {
         // be nested in it.
         effects.extend([MemberEffect::ForgetThreads(process), MemberEffect::Say(notice)]);
         effects
+    }
+
+    /// A launcher kills all ranks after the first one has crashed, so only the first are said.
+    pub(super) fn killed(&mut self, process: MemberProcess, signal: i32, now: Time) -> MemberEffects {
+        let Some((rank, pid)) = self.rank_and_pid(process).filter(|_| self.killed < KILLED_SAID) else {
+            return MemberEffects::new();
+        };
+        self.killed += 1;
+        vec![MemberEffect::Say(MemberNotice::Killed {
+            rank,
+            pid,
+            after_ns: since(now, self.armed),
+            signal,
+        })]
     }
 
     pub(super) fn ended(&mut self, process: MemberProcess) -> MemberEffects {

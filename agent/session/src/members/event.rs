@@ -103,6 +103,8 @@ pub enum MemberEvent {
     },
     /// The answer to [`MemberEffect::Watch`]: there is no room for this process, nor for any other.
     NoRoom(MachineId, ActuatorPid),
+    /// A process to which the session attached was ended by a signal; [`MemberEvent::Ended`] follows.
+    Killed { process: MemberProcess, signal: i32 },
     /// A process to which the session attached has ended.
     Ended(MemberProcess),
 }
@@ -177,6 +179,14 @@ pub enum MemberNotice {
         after_ns: u64,
         what: String,
     },
+    /// A process was ended by a signal.
+    Killed {
+        rank: Option<u32>,
+        pid: ActuatorPid,
+        /// Nanoseconds since the probes were armed.
+        after_ns: u64,
+        signal: i32,
+    },
     /// Something is not measured.
     Missing(String),
 }
@@ -214,6 +224,18 @@ impl fmt::Display for MemberNotice {
                 who(*rank),
                 duration(*after_ns as f64),
             ),
+            MemberNotice::Killed {
+                rank,
+                pid,
+                after_ns,
+                signal,
+            } => write!(
+                f,
+                "{} (pid {pid}) was ended by signal {signal}{} after {}",
+                who(*rank),
+                signal_name(*signal),
+                duration(*after_ns as f64),
+            ),
             MemberNotice::Missing(text) => write!(f, "missing: {text}"),
         }
     }
@@ -221,6 +243,20 @@ impl fmt::Display for MemberNotice {
 
 fn who(rank: Option<u32>) -> String {
     rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"))
+}
+
+/// The name of a signal that usually ends programs.
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
 }
 
 /// A file name in JSON: bytes that are not UTF-8 are replaced.

@@ -98,6 +98,8 @@ pub struct Members {
     /// Processes that ended in their slots because they run other programs now, which have not joined yet.
     replaced: BTreeSet<MemberProcess>,
     missing: Missing,
+    /// How many processes were ended by a signal.
+    killed: u32,
 }
 
 impl Members {
@@ -110,6 +112,7 @@ impl Members {
             scans: BTreeMap::new(),
             replaced: BTreeSet::new(),
             missing: Missing::new(missing),
+            killed: 0,
         }
     }
 
@@ -177,6 +180,7 @@ impl Members {
                 scan.found.clear();
                 MemberEffects::new()
             }
+            MemberEvent::Killed { process, signal } => self.killed(process, signal, now),
             MemberEvent::Ended(process) => self.ended(process),
         }
     }

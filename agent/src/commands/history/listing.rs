@@ -308,6 +308,10 @@ fn status(change: &JournalChange) -> String {
             Some((at, _)) if change.reverted_at_end => {
                 format!("reverted {} when its session ended", at.wall)
             }
+            // Its guard or its rule reverted it.
+            Some((at, who)) if *who == change.intent.who => {
+                format!("reverted {} by its session", at.wall)
+            }
             Some((at, who)) => format!("reverted {} by order of {}", at.wall, who.user),
             None => "reverted".into(),
         },
@@ -323,18 +327,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_revert_is_by_order_of_a_user_or_because_the_session_ended() {
-        for (reverted_at_end, said) in [
-            (false, "reverted 2026-11-20T15:04:23.420Z by order of ana"),
-            (true, "reverted 2026-11-20T15:04:23.420Z when its session ended"),
+    fn a_revert_is_by_order_of_a_user_or_by_its_session_or_because_that_ended() {
+        for (by, reverted_at_end, said) in [
+            (9, false, "reverted 2026-11-20T15:04:23.420Z by order of ana"),
+            (8, false, "reverted 2026-11-20T15:04:23.420Z by its session"),
+            (
+                8,
+                true,
+                "reverted 2026-11-20T15:04:23.420Z when its session ended",
+            ),
         ] {
             let at = json!({"wall": "2026-11-20T15:04:23.420Z", "monotonic_ns": 1});
-            let who = json!({"uid": 1000, "user": "ana", "pid": 8});
+            let who = |pid| json!({"uid": 1000, "user": "ana", "pid": pid});
             let change = json!({
                 "intent": {
                     "change": 1,
                     "at": at,
-                    "who": who,
+                    "who": who(8),
                     "why": [],
                     "target": {"pid": {"number": 7, "start_time": 1}, "boot": "b", "executable": "/bin/p"},
                     "action": "affinity",
@@ -344,7 +353,7 @@ mod tests {
                 },
                 "status": Status::Reverted,
                 "confirmed": false,
-                "revert": [at, who],
+                "revert": [at, who(by)],
                 "reverted_at_end": reverted_at_end,
             });
             assert_eq!(status(&serde_json::from_value(change).unwrap()), said);

@@ -16,6 +16,7 @@ use crate::{
     rulebook::{self, Act, ProbeSwitch, RuleBook, Time},
     session::{
         arming::requested_in,
+        ends::ProcessEnd,
         members::{LateAttachment, MachineId, MemberEffect, MemberEvent},
         orders::{pid_here, pid_of, process_here},
         prefetch,
@@ -29,9 +30,13 @@ impl Measuring {
     pub(in crate::session) fn process_ended(
         &mut self,
         context: &mut Context<'_>,
-        slot: u32,
+        end: ProcessEnd,
     ) -> Result<(), KernelError> {
-        self.members_on(context, MemberEvent::Ended(process_here(slot)))
+        let process = process_here(end.slot);
+        if let Some(signal) = end.signal {
+            self.members_on(context, MemberEvent::Killed { process, signal })?;
+        }
+        self.members_on(context, MemberEvent::Ended(process))
     }
 
     /// Handles an event of the members, and carries out the effects.

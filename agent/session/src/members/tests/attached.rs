@@ -57,6 +57,29 @@ fn a_process_that_loads_libraries_for_a_rule_late_joins_again_and_one_that_ended
 }
 
 #[test]
+fn the_first_processes_that_signals_ended_are_said() {
+    let mut it = launched([rank(0), rank(1), rank(2), rank(3)]);
+    let killed = |place, signal| MemberEvent::Killed {
+        process: slot(place),
+        signal,
+    };
+    let texts = [(0, 6), (1, 9), (2, 34), (3, 9)].map(|(place, signal)| {
+        let lines = said(&it.on(killed(place, signal), s(2)));
+        it.on(MemberEvent::Ended(slot(place)), s(2));
+        lines.concat()
+    });
+    assert_eq!(
+        texts,
+        [
+            "rank 0 (pid 100) was ended by signal 6 (SIGABRT) after 2 s",
+            "rank 1 (pid 101) was ended by signal 9 (SIGKILL) after 2 s",
+            "rank 2 (pid 102) was ended by signal 34 after 2 s",
+            ""
+        ]
+    );
+}
+
+#[test]
 fn a_late_rank_is_attached_to_and_named_once_it_is_watched() {
     let mut it = launched([rank(0)]);
     gives!(it, found([rank(1)]), s(2) => [watch(&rank(1))]);
