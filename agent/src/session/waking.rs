@@ -75,7 +75,7 @@ impl Session {
             Wake::Calls => self.measure(Measuring::at_calls)?,
             Wake::Ended(end) => self.measure(|measuring, context| measuring.process_ended(context, end))?,
             Wake::Snapshot => {
-                self.measure(Measuring::read)?;
+                self.measure(Measuring::read_for_snapshot)?;
                 let (screen, views) = self.showing();
                 screen.add_to_series(&views);
             }

@@ -15,11 +15,16 @@ const PAIRS_MAX: usize = 10_000;
 const READ_PAUSE_FACTOR: u64 = 100;
 const PAUSE_NS_MIN: u64 = 1_000_000_000;
 
+/// A table that is read in this time may be read for each snapshot of `--snapshots`.
+const QUICK_NS: u64 = 5_000_000;
+
 /// The table as it was read last.
 #[derive(Debug, Default)]
 pub struct Matrix {
     pairs: Vec<(u64, Pair)>,
     next_ns: u64,
+    /// How long the last read took.
+    read_ns: u64,
     /// Calls were counted since the last read.
     pub has_more: bool,
 }
@@ -34,7 +39,18 @@ impl Matrix {
     pub fn take(&mut self, pairs: Vec<(u64, Pair)>, (began_ns, ended_ns): (u64, u64)) {
         self.pairs = pairs;
         self.has_more = false;
-        self.next_ns = ended_ns + PAUSE_NS_MIN.max(READ_PAUSE_FACTOR * ended_ns.saturating_sub(began_ns));
+        self.read_ns = ended_ns.saturating_sub(began_ns);
+        self.next_ns = ended_ns + PAUSE_NS_MIN.max(READ_PAUSE_FACTOR * self.read_ns);
+    }
+
+    /// Whether to read the table for a snapshot, so that its messages are of the same time as its calls.
+    pub fn is_due_at_snapshot(&self) -> bool {
+        self.has_more && self.read_ns <= QUICK_NS
+    }
+
+    /// Takes the content of the table between two reads, which are due as before.
+    pub fn take_between(&mut self, pairs: Vec<(u64, Pair)>) {
+        self.pairs = pairs;
     }
 
     /// The matrix by the ranks of these processes.
@@ -82,6 +98,23 @@ impl Matrix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_snapshot_reads_the_table_unless_that_takes_long_and_defers_no_other_read() {
+        const S: u64 = 1_000_000_000;
+        for (read_ns, is_read) in [(QUICK_NS, true), (QUICK_NS + 1, false)] {
+            let mut matrix = Matrix::default();
+            matrix.take(Vec::new(), (S, S + read_ns));
+            assert!(!matrix.is_due_at_snapshot(), "nothing was counted since");
+            matrix.has_more = true;
+            assert_eq!(matrix.is_due_at_snapshot(), is_read, "{read_ns}");
+            matrix.take_between(Vec::new());
+            assert!(
+                !matrix.is_due(2 * S) && matrix.is_due(2 * S + read_ns),
+                "{read_ns}"
+            );
+        }
+    }
 
     #[test]
     fn pairs_are_named_by_ranks_and_unknown_peers_are_counted_apart() {

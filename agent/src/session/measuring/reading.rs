@@ -329,6 +329,20 @@ impl Measuring {
         costs.take_probed(of, || self.probes.probed());
     }
 
+    /// Reads what a line of `--snapshots` shows: its messages are of the same time as its calls.
+    pub(in crate::session) fn read_for_snapshot(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Result<(), KernelError> {
+        self.read(context)?;
+        if let Some(kernel) = self.probes.kernel()
+            && self.profile.matrix.is_due_at_snapshot()
+        {
+            self.profile.matrix.take_between(kernel.pairs()?);
+        }
+        Ok(())
+    }
+
     /// Reads the matrix if it is due, or if `must` is set: at the end, and for a complete reading.
     pub(super) fn read_matrix(&mut self, context: &mut Context<'_>, must: bool) -> Result<(), KernelError> {
         let began_ns = monotonic_ns();
