@@ -65,6 +65,25 @@ fn the_program_sees_every_kind_of_value_that_was_written() {
 }
 
 #[test]
+fn no_reader_sees_half_a_word() {
+    const WRITES: u32 = 500;
+    let workshop = or_skip!(Workshop::open());
+    let built = workshop.build("words.c", "words", &["-g", "-pthread"]);
+    let mut program = or_skip!(Program::start(&built, &[]));
+    let place = program.place("word", Some(ValueType::U64)).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
+    for number in 0..WRITES {
+        // All eight bytes differ from those before.
+        let value = [u64::MAX, 0][number as usize % 2];
+        writer.set(&place, to(Value::U64(value))).unwrap();
+    }
+    let counts = program.say("?");
+    let counts: Vec<u32> = counts.split(' ').map(|count| count.parse().unwrap()).collect();
+    assert!((1..=WRITES).contains(&counts[0]), "{counts:?}");
+    assert_eq!(counts[1], 0, "of {} values seen, torn", counts[0]);
+}
+
+#[test]
 fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
     let (workshop, mut program) = or_skip!(variables());
     refused!(
