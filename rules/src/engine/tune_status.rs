@@ -10,7 +10,8 @@ use super::trial::windows_to_verdict;
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::ids::RuleId;
-use crate::rule::CheckedRule;
+use crate::quantity::duration;
+use crate::rule::{CheckedRule, Tune};
 use crate::window::Window;
 
 impl Engine {
@@ -40,6 +41,7 @@ impl Engine {
                     (Standing::Applied | Standing::Counting, why) if checked.switches() => {
                         (Standing::Quiet, why)
                     }
+                    (Standing::OnTrial, why) => (Standing::OnTrial, why + &running.verdict_text(checked)),
                     status => status,
                 };
                 out.push(TuneStatus {
@@ -75,16 +77,10 @@ impl Engine {
     pub fn time_to_verdict(&self) -> BTreeMap<String, (f64, f64)> {
         let mut times = BTreeMap::new();
         for running in &self.rules {
-            for (state, tune) in running.tunes.iter().zip(&running.rule.tunes) {
-                let window = running.last.get(tune.trigger.window()).and_then(Option::as_ref);
-                let length_s = window.and_then(|window| window.duration);
-                let guard = tune.guard().filter(|_| state.is_busy());
-                if let Some((guard, length_s)) = guard.zip(length_s) {
-                    let (least, most) = windows_to_verdict(guard);
-                    let time = (least as f64 * length_s, most as f64 * length_s);
-                    times.insert(running.rule.name.clone(), time);
-                }
-            }
+            let tunes = running.tunes.iter().zip(&running.rule.tunes);
+            let busy = tunes.filter(|(state, _)| state.is_busy());
+            let of_rule = busy.filter_map(|(_, tune)| running.time_to_verdict(tune));
+            times.extend(of_rule.map(|time| (running.rule.name.clone(), time)));
         }
         times
     }
@@ -171,6 +167,24 @@ impl Engine {
 }
 
 impl Running {
+    /// The least and the greatest time from a change of the tune to its verdict, in seconds, if windows are as long as
+    /// the last one.
+    fn time_to_verdict(&self, tune: &Tune) -> Option<(f64, f64)> {
+        let (least, most) = windows_to_verdict(tune.guard()?);
+        let window = self.last.get(tune.trigger.window())?.as_ref()?;
+        let length_s = window.duration?;
+        Some((least as f64 * length_s, most as f64 * length_s))
+    }
+
+    /// How long a user has to wait for the verdict, as a suffix; empty if that is not known.
+    fn verdict_text(&self, tune: &Tune) -> String {
+        self.time_to_verdict(tune)
+            .map_or_else(String::new, |(least, most)| {
+                let [least, most] = [least, most].map(|seconds| duration(seconds * 1e9));
+                format!("; a verdict comes {least} to {most} after the first change")
+            })
+    }
+
     /// Whether windows closed although no process had a role of the rule, or came or went within one.
     fn matches_no_process(&self) -> bool {
         self.closed > 0 && !self.had_processes && self.left_out.is_empty()
