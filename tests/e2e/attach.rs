@@ -91,15 +91,6 @@ fn calls_of_threads_that_share_mpi_are_all_counted_under_both_mpis() -> Outcome 
 }
 
 #[test]
-fn busy_ranks_lose_no_call_for_seconds() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
-    let launcher = job.pid();
-    let (own_counts, report) = observed(&mut job, launcher, 2)?;
-    assert_same(&own_counts, &report)
-}
-
-#[test]
 fn the_report_is_written_when_the_program_ends_first() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "3"])?;
