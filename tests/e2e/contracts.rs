@@ -191,53 +191,6 @@ pub(crate) fn number_behind(text: &str, key: &str) -> Outcome<f64> {
         .map_err(|_| format!("`{key}` has no number:\n{text}"))?)
 }
 
-#[test]
-fn the_graph_of_an_mpi_program_is_learned_with_no_name_given() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
-    let program = programs::mpi("pipeline", Mpi::OpenMpi)?;
-    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 6, &program, |folder| {
-        with_folder(
-            folder,
-            ["2", "1", "20000", "30000", "124416"].map(str::to_owned).to_vec(),
-        )
-    })?;
-    job.events("ready", 6, SOON)?;
-    job.open("go")?;
-    let file = job.file("learned.yaml");
-    let name = file.to_string_lossy().into_owned();
-    let pid = job.pid().to_string();
-    let (code, printed) = Agent::run(&["contract", "learn", &pid, "--duration", "16s", "-o", &name])?;
-    assert_eq!(code, 0, "{printed}");
-    let text = fs::read_to_string(&file)?;
-    assert_has!(
-        printed,
-        "ranks1_2 holds the pipeline up: busy",
-        "rank0 is blocked writing to ranks1_2"
-    );
-    assert_has!(
-        text,
-        "rank0_to_ranks1_2: {from: rank0, to: ranks1_2, item: 54B}",
-        "ranks1_2_to_rank3: {from: ranks1_2, to: rank3, item: 124416B}",
-        "rank3_to_rank4: {from: rank3, to: rank4, item: 1492992B}",
-        "rank4_to_rank5: {from: rank4, to: rank5, item: 20971B}",
-        "work: ranks1_2, workers: 2",
-    );
-    let group = number_behind(&text, "gives: {rank3_to_rank4: ")?;
-    assert!((group * 12.0 - 1.0).abs() < 0.05, "{group}\n{text}");
-    // 20 ms slept, without waiting for a CPU, which is not counted exactly.
-    let render_ms = number_behind(&text, "ranks1_2: {time: ")?;
-    assert!((14.0..45.0).contains(&render_ms), "{render_ms}\n{text}");
-    let (code, max) = Agent::run(&["contract", "max", &name])?;
-    assert_eq!(code, 0, "{max}");
-    assert_has!(
-        max,
-        "rank5: at most ",
-        "bound by ranks1_2",
-        "one worker more in ranks1_2: +"
-    );
-    Ok(())
-}
-
 /// The contract of the program `mesh`, as written by hand.
 const MESH: &str = include_str!("../programs/mesh.yaml");
 
