@@ -89,25 +89,3 @@ fn calls_of_threads_that_share_mpi_are_all_counted_under_both_mpis() -> Outcome 
     }
     Ok(())
 }
-
-#[test]
-fn the_report_is_written_when_the_program_ends_first() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "3"])?;
-    let mut agent = Agent::attach_armed(job.pid(), &[])?;
-    job.open("go")?;
-    job.end(SOON)?;
-    let report = agent.finish(SOON)?;
-    let barriers: Vec<u64> = processes_calls(&report, "MPI_Barrier");
-    assert_eq!(barriers, [3, 3]);
-    Ok(())
-}
-
-fn processes_calls(report: &Value, function: &str) -> Vec<u64> {
-    let processes = each(&report["processes"]);
-    let functions = processes.flat_map(|process| each(&process["functions"]));
-    functions
-        .filter(|entry| entry["name"] == function)
-        .filter_map(|entry| entry["calls"].as_u64())
-        .collect()
-}

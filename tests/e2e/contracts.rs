@@ -206,8 +206,7 @@ fn broadcast_merge_receivers_on_demand_and_a_cycle_are_learned_as_they_were_writ
     let file = job.file("learned.yaml");
     let name = file.to_string_lossy().into_owned();
     let pid = job.pid().to_string();
-    let (code, printed) = Agent::run(&["contract", "learn", &pid, "--duration", "24s", "-o", &name])?;
-    assert_eq!(code, 0, "{printed}");
+    let printed = Agent::succeed(&["contract", "learn", &pid, "--duration", "24s", "-o", &name])?;
     assert_has!(
         printed,
         "in doubt: rank0 sends as many items to rank1 and rank2: each of them to all (a broadcast, as stated)",
@@ -385,8 +384,7 @@ fn a_chain_of_threads_is_learned_and_watched_by_functions_that_are_named() -> Ou
         let render = format!("--stage=render={renders},take_scene,put_picture");
         let stages = [&*read, &*render, STORE];
         let learn = ["contract", "learn", &pid, "--duration", "6s", "-o", &file];
-        let (code, printed) = Agent::run(&[&learn[..], &stages].concat())?;
-        assert_eq!(code, 0, "{printed}");
+        let printed = Agent::succeed(&[&learn[..], &stages].concat())?;
         assert_has!(
             printed,
             "render holds the pipeline up: busy",
@@ -410,8 +408,7 @@ fn a_chain_of_threads_is_learned_and_watched_by_functions_that_are_named() -> Ou
         assert!((39.0..80.0).contains(&render_ms), "{render_ms}\n{text}");
         let store_ms = number_behind(&text, "store: {time: ")?;
         assert!((2.5..20.0).contains(&store_ms), "{store_ms}\n{text}");
-        let (code, max) = Agent::run(&["contract", "max", &file])?;
-        assert_eq!(code, 0, "{max}");
+        let max = Agent::succeed(&["contract", "max", &file])?;
         assert_has!(
             max,
             "store: at most ",
