@@ -294,10 +294,10 @@ place: address arch arena maps memory module process space writable_place
 ptrace: arch process seccomp
 write: address arena memory place process ptrace space sys variable writable_place
 error: address memory module place process ptrace space write
-code: address image symbol
+exits: address frames image symbol
 intact: address maps memory module printable process space
 function: address dwarf image module process space spelling symbol
-sync: address code dwarf function intact module process space symbol variable
+sync: address dwarf exits function intact module process space symbol variable
 journal: address arena author clock image process sync variable
 unwind: address arch frames maps module place
 remote: address arch arena error image maps place process ptrace seccomp space symbol unwind write
@@ -311,7 +311,6 @@ revert: author journal module process space variable writable_place write writer
 actuator: action address clock error journal lock memory module place process ptrace rendezvous space
     sync sys revert variable author writable_place write writer
 catalog: address dwarf image spelling symbol
-exits: address code frames image symbol
 libraries: foreign image
 ";
 

@@ -98,56 +98,6 @@ fn calls_of_a_function_that_is_named_and_costs_too_much_are_estimated_within_the
     Ok(())
 }
 
-#[test]
-fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls() -> Outcome {
-    let _machine = require!(calm: Root, OpenMpi);
-    let (requested, report, _) = polls_watched(0, &["--budget", "2%"], 0.6)?;
-    let of = function(&report, "MPI_Iprobe")?;
-    println!("{requested} calls; shown {of}");
-    assert_eq!(of["counted"]["calls_to"], Value::Null, "{of}");
-    assert!(
-        number(&of["counted"]["calls_from"]) <= requested as f64,
-        "{requested} calls: {of}"
-    );
-    Ok(())
-}
-
-/// A rule that needs every call of a function.
-const COUNT_POLLS: &str = "\
-rule: count-polls
-about: Counts how often each process looks for messages.
-probes:
-  poll: {entry: MPI_Iprobe}
-windows:
-  pulse: {every: 1s}
-metrics:
-  polls: count(poll) by process
-";
-
-#[test]
-fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_would_cost_less() -> Outcome {
-    let _machine = require!(calm: Root, OpenMpi);
-    let (_folder, rule) = text_file("count-polls.yaml", COUNT_POLLS)?;
-    let mut job = start_polls(2_000)?;
-    let flags = ["--rules", &rule, "--budget", "1%"];
-    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
-    job.open("go")?;
-    agent
-        .lines
-        .wait_for_line("a rule needs every call of MPI_Iprobe", SOON)?;
-    job.open("tally")?;
-    let requested = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
-    let report = agent.stop()?;
-    job.end(SOON)?;
-    let of = function(&report, "MPI_Iprobe")?;
-    assert_eq!(
-        (of["calls"].as_u64(), &of["estimated"]),
-        (requested, &Value::Bool(false)),
-        "{of}"
-    );
-    Ok(())
-}
-
 /// A rule that counts parallel regions, as openmp-team-size does for its guard.
 const COUNT_REGIONS: &str = "\
 rule: count-regions

@@ -88,29 +88,6 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
 }
 
 #[test]
-fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
-    let _machine = require!(machine: Root, OpenMpi);
-    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
-    job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &["--apply", "--duration", "4s"])?;
-    let report = agent.finish(SOON)?;
-    // Findings about small messages are allowed, because no rule can act on them.
-    let findings = report["findings"].as_array().ok_or("no findings")?;
-    let is_advice =
-        |finding: &serde_json::Value| finding["now"].is_null() && finding["rule"] != "openmpi-busy-wait";
-    assert!(findings.iter().all(is_advice), "{report}");
-    assert_eq!(report["changes"], serde_json::json!([]), "{report}");
-    let state = report["rules"][0]["state"].as_str().unwrap_or_default();
-    assert!(
-        state.contains("condition false"),
-        "the rule says why it does not act: {state}"
-    );
-    job.open("stop")?;
-    finish_pingpong(job, 2)?;
-    Ok(())
-}
-
-#[test]
 fn the_last_change_alone_is_taken_back_and_the_journal_has_everything() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;

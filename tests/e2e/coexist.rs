@@ -71,14 +71,9 @@ fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
 }
 
 #[test]
-fn calls_through_a_preloaded_profiler_are_counted_once_under_both_mpis() -> Outcome {
+fn calls_through_preloaded_profilers_are_counted_once_under_both_mpis() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi, Mpich);
-    Mpi::ALL.into_iter().try_for_each(|mpi| counted_once(mpi, &[1]))
-}
-
-#[test]
-fn calls_through_two_preloaded_libraries_are_counted_once() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi);
+    counted_once(Mpi::Mpich, &[1])?;
     // The first library passes calls on to the second, which calls MPI.
     counted_once(Mpi::OpenMpi, &[2, 1])
 }

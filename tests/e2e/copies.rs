@@ -98,21 +98,3 @@ fn stated_team_sizes_are_changed_in_each_copy_of_the_runtime_and_reverted() -> O
     let done = "set_arg openmp.size = min(original, 1): done in 2 processes";
     each_copy_is_changed("-DTEAM=2", "openmp-stated-team-size", done, "2 changes reverted")
 }
-
-/// Two copies are loaded. The dynamic linker lets all libraries call the preloaded one.
-#[test]
-fn a_copy_of_the_runtime_that_is_not_used_does_not_prevent_the_change() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
-    let folder = tempfile::tempdir()?;
-    let library = part(folder.path(), b'3', "-O1")?;
-    let preload = format!("LD_PRELOAD={}", copy_of_libgomp(folder.path(), b'4')?.display());
-    let arguments = ["DIRECTORY", library.as_str()];
-    let crowd = Crowd::start(2, &[&preload], &programs::threads("copies")?, &arguments)?;
-    let agent = crowd.attach(&["--apply=openmp-team-size"])?;
-    let done = "omp_set_num_threads(1): done in 2 processes";
-    agent.lines.wait_for_line(done, SOON)?;
-    teams_become(&crowd, json!([[1, 1], [1, 1]]))?;
-    let text = leave(agent)?;
-    assert_has!(text, "2 changes reverted");
-    crowd.finish().map(|_| ())
-}

@@ -1,7 +1,6 @@
 //! The cost of rules for the watched program, and the cost that the agent reports. TUNEAGENT_LONG measures
 //! more, as `cargo xtask bench rules` does.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
@@ -9,13 +8,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::family::descendants;
-use tuneagent_e2e::job::{Job, Mpi};
+use tuneagent_e2e::job::Job;
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, median, start_count, text_file, with_folder};
+use crate::expected::{SOON, median, text_file, with_folder};
 
 /// Measured batches of calls per state, and number of passes over all states.
 const BATCHES: usize = 5;
@@ -173,59 +172,6 @@ fn the_shown_cost_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it() -> Ou
         }
     }
     Err(format!("told beside measured: {ratios:?}").into())
-}
-
-#[test]
-fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "200"])?;
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
-    job.open("go")?;
-    job.events("tally", 2, SOON)?;
-    let report = agent.stop()?;
-    job.end(SOON)?;
-    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
-    let processes = each(&report["processes"]);
-    for function in processes.flat_map(|process| each(&process["functions"])) {
-        let name = function["name"].as_str().ok_or("a function without a name")?;
-        let both = [&function["calls"], &function["nested_calls"]];
-        *calls.entry(name).or_default() += both.into_iter().filter_map(Value::as_u64).sum::<u64>();
-    }
-    calls.retain(|_, calls| *calls > 0);
-    let cost = &report["cost"];
-    let reported = cost["functions"].as_array().ok_or("no costs of functions")?;
-    let mut sum = 0.0;
-    let mut seen = BTreeMap::new();
-    for function in reported {
-        let name = function["name"].as_str().ok_or("a cost without a name")?;
-        let (number_of, price) = (number(function, "calls")?, number(function, "call_ns")?);
-        seen.insert(name, number_of as u64);
-        assert!(price > 50.0, "{function}");
-        let time = number(function, "time_s")?;
-        assert!(
-            (time - number_of * price / 1e9).abs() <= 1e-9 * time.max(1.0),
-            "{function}"
-        );
-        sum += time;
-    }
-    assert_eq!(seen, calls, "calls by function, nested ones included");
-    let (probes, cpu) = (number(cost, "probes_s")?, number(cost, "job_cpu_time_s")?);
-    assert!((probes - sum).abs() < 1e-6, "{cost}");
-    let share = number(cost, "probes_share")?;
-    assert!(cpu > 0.0 && (share - probes / cpu).abs() < 1e-6, "{cost}");
-    let agent_share = number(cost, "agent_cpu_time_s")? / cpu;
-    assert!(
-        (number(cost, "share")? - share - agent_share).abs() < 1e-6,
-        "{cost}"
-    );
-    let resident = number(cost, "agent_resident_bytes")?;
-    assert!(
-        (1e6..3e8).contains(&resident) && number(cost, "arming_s")? > 0.0,
-        "{cost}"
-    );
-    let text = agent.lines.text();
-    assert_has!(text, " cost: the program takes ~", " longer: probes ");
-    Ok(())
 }
 
 /// Allowed CPUs of each thread of a process, in the kernel's notation.

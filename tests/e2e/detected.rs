@@ -57,6 +57,8 @@ fn windows_of_a_rule_are_the_iterations_of_all_ranks_under_both_mpis() -> Outcom
             Some("2 ranks, 2 broadcasts"),
             "{mpi:?}"
         );
+        // Twenty pairs of calls in an inner loop, and the broadcast.
+        assert_eq!(report["iteration"]["mpi_calls"], 41.0, "{}", report["iteration"]);
         job.open("stop")?;
         job.finish(SOON)?;
     }

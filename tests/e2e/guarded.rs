@@ -217,29 +217,3 @@ fn growing(swing: &str, names: &str) -> Outcome<(Vec<Value>, Value)> {
     job.finish(SOON)?;
     Ok((iterations, report["changes"][0]["guard"].clone()))
 }
-
-#[test]
-fn a_change_that_was_not_judged_when_the_program_ended_says_so() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let folder = tempfile::tempdir()?;
-    let bad = file(&folder, "bad.yaml", BAD)?;
-    // Four windows before the change, one with it, and fewer than four after it.
-    let mut job = nbody(&["iterations=8", "work_us=800000", "latency_us=200", "workers=4"])?;
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &bad, "--apply"])?;
-    job.open("go")?;
-    job.finish(SOON)?;
-    let report = agent.finish_with(SOON, &[0, 1])?;
-    let text = agent.lines.text();
-    let change = &report["changes"][0];
-    assert_eq!(change["guard"]["verdict"], "not judged", "{report}\n{text}");
-    let reason = change["guard"]["reason"].as_str().unwrap_or_default();
-    assert!(
-        reason.starts_with("the program ended after ") && reason.ends_with(" of 4 windows"),
-        "{reason}"
-    );
-    assert_has!(text, &format!("guard    bad not judged: {reason}"));
-    // The history has the promised value and the numbers behind the decision.
-    assert_has!(text, "promised  1 ms", "because   workers: 4");
-    assert_eq!(change["because"][0], "workers: 4", "{report}");
-    Ok(())
-}

@@ -97,14 +97,3 @@ fn an_agent_with_sleeping_ranks_wakes_and_reads_seldom_and_is_small() -> Outcome
     );
     Ok(())
 }
-
-#[test]
-fn ranks_that_sleep_outside_mpi_are_said_to_sleep_beside_their_efficiency() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let job = asleep_for("200000")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--duration", "3s"])?;
-    agent.finish(SOON)?;
-    let text = agent.lines.text();
-    assert_has!(text, " parallel efficiency ", "outside MPI the ranks sleep ");
-    Ok(())
-}

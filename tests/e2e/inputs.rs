@@ -339,32 +339,3 @@ fn a_rank_that_goes_on_without_mpi_is_reported_and_the_session_ends_with_the_las
     assert_has!(agent.lines.text(), "the program has ended");
     Ok(())
 }
-
-#[test]
-fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() -> Outcome {
-    let _machine = require!(shared: Root, Cc);
-    let busywork = programs::c("busywork")?;
-    let mut job = Job::alone(Path::new("/bin/bash"), |folder| {
-        let script =
-            r#"while [ ! -e "$0/become" ]; do read -t 0.05 x <> <(:); done 2>/dev/null; exec "$1" "$0" 5"#;
-        let given = [folder, &busywork].map(|path| path.to_string_lossy().into_owned());
-        ["-c", script]
-            .map(String::from)
-            .into_iter()
-            .chain(given)
-            .collect()
-    })?;
-    let mut agent = Agent::attach_armed(job.pid(), &[])?;
-    job.open("become")?;
-    agent.lines.wait_for_line("executed another program", SOON)?;
-    let joined = format!("a process (pid {}) joined", job.pid());
-    agent.lines.wait_for_line(&joined, SOON)?;
-    job.events("ready", 1, SOON)?;
-    let report = agent.stop()?;
-    let mine = |process: &&Value| process["pid"] == job.pid();
-    let entries = each(&report["processes"]).filter(mine);
-    let ended: Vec<&Value> = entries.map(|process| &process["ended"]).collect();
-    assert_eq!(ended, [true, false], "{report}");
-    job.open("go")?;
-    job.end(SOON)
-}

@@ -69,32 +69,6 @@ pub(crate) fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi, Mpich);
-    for mpi in Mpi::ALL {
-        let job = start(mpi, 2, "nested 20")?;
-        let is_seen = |now: &Value| {
-            number(&now["iteration"]["mpi_calls"]) > 20.0 && now["iteration"]["count"].as_u64() > Some(20)
-        };
-        let (report, ends) = watch(job, 2, is_seen)?;
-        let found = &report["iteration"];
-        assert_eq!(found["mpi_calls"], 41.0, "{found}");
-        // Each iteration has one broadcast. The first iteration seen is incomplete, and the last one is in
-        // progress.
-        let broadcasts = calls_of(&report, "MPI_Bcast") / 2;
-        let count = found["count"].as_u64().ok_or("no count")?;
-        let unseen = report["call_sites"]["unseen_calls"].as_u64();
-        assert!(
-            unseen > Some(0) || (count + 3 >= broadcasts && count <= broadcasts),
-            "{count} iterations, {broadcasts} broadcasts, {unseen:?} calls not seen"
-        );
-        let own = ends[0]["iterations"].as_u64().ok_or("no iterations")?;
-        assert!(count <= own, "{count} of {own}");
-    }
-    Ok(())
-}
-
-#[test]
 fn a_program_without_a_loop_has_none_and_the_report_says_so() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 2, "none")?;

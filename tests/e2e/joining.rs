@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
@@ -10,7 +9,7 @@ use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, family, programs, require, wheels};
 
-use crate::expected::{SOON, counts, start_busywork, start_pingpong, text_file, with_folder};
+use crate::expected::{SOON, counts, start_busywork, text_file, with_folder};
 use crate::iterations::wait_for_report;
 
 /// Arguments that run a shell script as the program of a job; `$0` is the job's folder and `$1` the program.
@@ -230,28 +229,6 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         "the session reverted what it had changed"
     );
     job.finish(SOON)?;
-    Ok(())
-}
-
-#[test]
-fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
-    job.open("go")?;
-    let mut agent = Agent::attach_armed(job.pid(), &[])?;
-    let ready = job.events("ready", 2, SOON)?;
-    let victim = ready[0]["pid"]
-        .as_i64()
-        .and_then(|pid| i32::try_from(pid).ok())
-        .ok_or("no pid")?;
-    kill_process(Pid::from_raw(victim).ok_or("no pid")?, Signal::SEGV).map_err(std::io::Error::from)?;
-    let report = agent.finish(SOON)?;
-    assert_has!(agent.lines.text(), "the program has ended");
-    let processes = report["processes"].as_array().ok_or("no processes")?;
-    assert!(
-        processes.iter().all(|process| process["ended"] == true),
-        "{report}"
-    );
     Ok(())
 }
 

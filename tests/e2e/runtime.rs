@@ -121,7 +121,18 @@ fn programs_on_other_libraries_of_threads_are_repaired() -> Outcome {
 /// With one thread they begin no parallel region any more, so that only their own reading of the number shows their pace.
 #[test]
 fn programs_on_the_number_of_threads_of_pytorch_become_faster() -> Outcome {
-    becomes_faster("PyTorch")
+    if is_long() {
+        return becomes_faster("PyTorch");
+    }
+    // The guard's verdict is about that pace.
+    let case = repairs::case("PyTorch")?;
+    let _machine = require!(machine: Root, Cc);
+    let crowd = (case.start)(Start::Wrong)?;
+    let text = crowd.repair(case.rule, case.done)?;
+    assert_has!(text, case.done[0], case.done[1]);
+    let results = crowd.finish()?;
+    assert!(results.values().all(|of| of.len() == 1), "{results:?}\n{text}");
+    Ok(())
 }
 
 #[test]
@@ -253,25 +264,6 @@ fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew() -> O
     let text = agent.lines.text();
     assert!(code == 0 && !text.contains("shared-core"), "{text}");
     crowd.finish().map(|_| ())
-}
-
-/// As in a container: the machine has more CPUs, which may be idle.
-#[test]
-fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it() -> Outcome {
-    let _machine = require!(shared: Root, Cc, Quota);
-    let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?.within(Group::with_quota(1.0)?)?;
-    crowd.pace(0.1)?;
-    let agent = crowd.attach(&[])?;
-    agent.lines.wait_for_line("finding  openmp-team-size", SOON)?;
-    let text = leave(agent)?;
-    assert_has!(
-        text,
-        "CPUs allowed 1.0 (a quota; the machine has ",
-        "throttled in ",
-        "OMP_NUM_THREADS=1"
-    );
-    crowd.finish()?;
-    Ok(())
 }
 
 /// There must be one change, which is reverted when there are enough CPUs again.

@@ -9,11 +9,11 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::needs::{calm, is_long, machine};
-use tuneagent_e2e::{Outcome, programs, require, wait};
+use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
 use crate::iterations::{number, wait_for_report};
-use crate::refused::{newest, process};
+use crate::refused::process;
 
 /// Times of the program in microseconds; the inflation in thousandths for each additional thread.
 const SEQUENTIAL: f64 = 2_000.0;
@@ -389,71 +389,5 @@ fn the_time_that_is_left_follows_from_the_metric_of_a_rule() -> Outcome {
     );
     // An iteration takes 10 ms.
     assert!((0.7..=1.02).contains(&(pace / 100.0)), "{progress}");
-    Ok(())
-}
-
-/// With `run` the iterations of the detected loop are counted from the program's start; with `attach` those before
-/// the session are unknown, and so is the time that is left.
-#[test]
-fn the_time_that_is_left_follows_from_the_number_of_iterations() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
-    let flags = ["--rules", "none", "--iterations", "100000"];
-    let folder = tempfile::tempdir()?;
-    let series = folder.path().join("series");
-    let program = [programs::openmp("losses")?, folder.path().into()].map(|path| path.display().to_string());
-    let command: Vec<String> = words_of("/usr/bin/env OMP_NUM_THREADS=2")
-        .chain(program)
-        .chain(words_of("library 5000 10000 0 0"))
-        .collect();
-    let written = series.display().to_string();
-    let mut agent = Agent::starting(
-        &[&flags[..], &["--snapshots", &written, "--every", "500ms"]].concat(),
-        &command,
-    )?;
-    let wait_for = |fits: &dyn Fn(&Value) -> bool| {
-        let fitting = || Ok(newest(&series)?.filter(|now| fits(now)));
-        wait::wait_for("such a report", SOON, fitting)
-    };
-    let first = wait_for(&|now| now["progress"]["remaining_most_s"].is_number())?;
-    let pid = first["processes"][0]["pid"].to_string();
-    let own = || -> Outcome<f64> {
-        let text = Agent::succeed(&["get", &pid, "iteration"])?;
-        let value = text.split_whitespace().rev().find_map(|word| word.parse().ok());
-        Ok(value.ok_or(text)?)
-    };
-    let from = own()?;
-    let now = wait_for(&|now| number(&now["progress"]["step"]) >= from)?;
-    let progress = &now["progress"];
-    let done = number(&progress["step"]);
-    assert!((from..=own()?).contains(&done), "{from} {progress}");
-    let pace = number(&progress["steps_per_s"]);
-    assert!((0.7..=1.02).contains(&(pace / 100.0)), "{progress}");
-    let left = number(&progress["remaining_s"]);
-    assert!(
-        (left * pace / (100_000.0 - done) - 1.0).abs() < 0.01,
-        "{progress}"
-    );
-    std::fs::write(folder.path().join("stop"), "")?;
-    agent.finish(SOON)?;
-
-    let job = start_with(
-        programs::openmp("losses")?,
-        "OMP_NUM_THREADS=2",
-        "library 5000 10000 0 0",
-    )?;
-    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
-    let paced = |now: &Value| now["progress"]["steps_per_s"].is_number();
-    let progress = wait_for_report(&agent, paced)?["progress"].clone();
-    assert!(
-        progress["step"].is_null() && progress["remaining_s"].is_null(),
-        "{progress}"
-    );
-    agent.stop()?;
-    let text = agent.lines.text();
-    assert!(
-        text.contains("time left unknown: iterations before the session are unknown"),
-        "{text}"
-    );
     Ok(())
 }

@@ -7,7 +7,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::binary;
 use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::needs::is_long;
-use tuneagent_e2e::repairs::{self, Start};
 use tuneagent_e2e::screen::Screen;
 use tuneagent_e2e::sight::{Ranks, Sight};
 use tuneagent_e2e::{Outcome, family, gromacs, require};
@@ -128,36 +127,6 @@ fn the_live_view_shows_a_run_reads_keys_and_leaves_the_terminal_as_it_was() -> O
     assert_sane(&screen)?;
     job.open("stop")?;
     job.finish(SOON)
-}
-
-#[test]
-fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_first_screen() -> Outcome {
-    let _machine = require!(machine: Root, PythonWheels, Tmux);
-    let crowd = (repairs::case("NumPy")?.start)(Start::Wrong)?;
-    let screen = Screen::start(80, 24)?;
-    let pids = crowd.pids().join(" ");
-    screen.enter(&format!(
-        "{} attach {pids}; echo ended with $?",
-        binary()?.display()
-    ))?;
-    let text = screen.wait_for("the finding and what to do", |text| {
-        text.contains("blas-threads") && text.contains("--apply")
-    })?;
-    assert_has!(
-        text,
-        "4 processes",
-        "no MPI",
-        "CPUs allowed ",
-        "wanted ",
-        " threads)",
-        " q quit"
-    );
-    for part in ["efficiency", "inside MPI", "MPI calls"] {
-        assert!(!text.contains(part), "{part} is in:\n{text}");
-    }
-    screen.press("q")?;
-    screen.see("ended with 0")?;
-    crowd.finish().map(|_| ())
 }
 
 #[test]

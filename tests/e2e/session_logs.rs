@@ -14,8 +14,7 @@ const LOG: &str = concat!(
 
 #[test]
 fn a_session_log_is_listed_and_written_for_other_programs() -> Outcome {
-    let (code, text) = Agent::run(&["replay", LOG])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed(&["replay", LOG])?;
     assert_has!(
         text,
         "members  present slot 0",
@@ -25,8 +24,7 @@ fn a_session_log_is_listed_and_written_for_other_programs() -> Outcome {
         "leaving  stop has actuator, reason Ctrl-C",
         "with the same effects"
     );
-    let (code, text) = Agent::run(&["replay", LOG, "--json", "-"])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed(&["replay", LOG, "--json", "-"])?;
     let report: Value = serde_json::from_str(&text)?;
     assert!(report["difference"].is_null(), "{text}");
     let recorded = fs::read_to_string(LOG)?;

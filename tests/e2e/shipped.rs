@@ -29,7 +29,7 @@ const ELSEWHERE: [(&str, &str); 26] = [
     ("openmpi-crowded", "e2e/rights.rs"),
     ("openmp-crowded", "e2e/rights.rs"),
     ("load-imbalance", "e2e/iterations.rs"),
-    ("openmpi-busy-wait", "e2e/change.rs"),
+    ("openmpi-busy-wait", "src/repairs.rs"),
     // Cases of e2e/runtime.rs.
     ("blas-threads", "src/repairs.rs"),
     ("memory-given-back", "src/repairs.rs"),

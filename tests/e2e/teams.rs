@@ -6,12 +6,10 @@ use std::time::Instant;
 use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::crowd::Crowd;
 use tuneagent_e2e::family::Member;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::problem::Context;
-use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::actions::{Acting, changes, rule, shows};
@@ -217,35 +215,6 @@ fn left_in_place(job: &Job, flags: &[&str], size: u64, seen: usize) -> Outcome<(
     agent.wait(SOON)?;
     assert_has!(agent.lines.text(), "1 change left in place until serial");
     Ok((agent, seen))
-}
-
-/// The guard counts the regions that the program no longer begins.
-#[test]
-fn a_guard_does_not_call_a_program_worse_that_begins_no_regions_any_more() -> Outcome {
-    let _machine = require!(machine: Root, Cc);
-    let crowd = Crowd::start(
-        2,
-        &["OMP_NUM_THREADS=2"],
-        &programs::openmp("serial")?,
-        &["DIRECTORY", "2000"],
-    )?;
-    let mut agent = crowd.attach(&["--apply=openmp-team-size"])?;
-    let guard = agent.lines.wait_for_line("could not be judged: pace: ", SOON)?;
-    assert_has!(
-        guard.text,
-        " -> 0/s (5 windows each): what it counts no longer happens",
-        "; reverted"
-    );
-    wait_until("the teams as they were", SOON, || {
-        crowd.pace(0.1)?;
-        Ok(crowd.newest("threads").iter().all(|threads| *threads == 2))
-    })?;
-    agent.signal(Signal::INT)?;
-    assert_eq!(agent.wait(SOON)?, 1, "its finding is open");
-    assert_has!(agent.lines.text(), "2 changes reverted");
-    let results = crowd.finish()?;
-    assert!(results.values().all(|of| of.len() == 1), "{results:?}");
-    Ok(())
 }
 
 /// Ends a session with these flags once it has changed the team, and waits until the program has its own size again. Returns

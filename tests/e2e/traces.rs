@@ -1,16 +1,14 @@
-//! Traces of calls that a session writes: complete, bounded, and with the iterations.
+//! Traces of calls that a session writes are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::{Outcome, each, programs, require};
+use tuneagent_e2e::job::Mpi;
+use tuneagent_e2e::{Outcome, each, require};
 
-use crate::expected::{SOON, start_count, start_pingpong, with_folder};
+use crate::expected::{SOON, start_count};
 use crate::exports::{calls, read, text};
-use crate::iterations::wait_for_report;
 
 /// Polling functions, which are not sent through the ring.
 const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
@@ -101,75 +99,6 @@ fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> 
                 .map(String::from)
                 .into()
         );
-    }
-    Ok(())
-}
-
-#[test]
-fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 3_000)?;
-    let file = job.file("trace.json");
-    let bound = ["--rules", "none", "--trace", &text(&file), "--trace-max", "200kB"];
-    let mut agent = Agent::attach_armed(job.pid(), &bound)?;
-    job.open("go")?;
-    job.events("result", 1, SOON)?;
-    job.finish(SOON)?;
-    let report = agent.finish(SOON)?;
-    let size = fs::metadata(&file)?.len();
-    assert!(size <= 200_000, "{size} bytes");
-    assert_eq!(report["trace"]["bytes"], size);
-    let trace = read(&file)?;
-    let about = &trace["otherData"];
-    let spans: usize = tracks(&trace, "mpi")?.values().map(Vec::len).sum();
-    let count = |name: &str| about[name].as_u64().unwrap_or(u64::MAX);
-    assert_eq!(count("calls"), spans as u64);
-    assert!(count("dropped_calls") > 0, "{about}");
-    let polled = count("polling_calls_not_traced");
-    let all: u64 = calls(&report).values().sum();
-    assert_eq!(
-        spans as u64 + count("dropped_calls") + count("calls_not_seen") + polled,
-        all,
-        "{about}"
-    );
-    let reported = agent.lines.text();
-    assert!(reported.contains("calls did not fit (--trace-max)"), "{reported}");
-    Ok(())
-}
-
-#[test]
-fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
-    let _machine = require!(shared: Root, Mpich);
-    let program = programs::mpi("loops", Mpi::Mpich)?;
-    let words = ["nested", "5"].map(str::to_owned).to_vec();
-    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
-        with_folder(folder, words)
-    })?;
-    job.events("ready", 2, SOON)?;
-    let file = job.file("trace.json");
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
-    wait_for_report(&agent, |report| {
-        let found = &report["iteration"];
-        found["mpi_calls"].as_f64() == Some(11.0) && found["count"].as_u64() > Some(100)
-    })?;
-    let report = agent.stop()?;
-    job.open("stop")?;
-    job.finish(SOON)?;
-    let trace = read(&file)?;
-    let (calls, iterations) = (tracks(&trace, "mpi")?, tracks(&trace, "iteration")?);
-    assert_in_order(&calls);
-    assert_in_order(&iterations);
-    assert_eq!(iterations.len(), 2, "a track for each rank");
-    assert!(iterations.keys().all(|whose| !calls.contains_key(whose)));
-    let unseen = report["trace"]["calls_not_seen"].as_u64();
-    for ((pid, _), spans) in &iterations {
-        let of = |whose: &(u64, u64)| whose.0 == *pid;
-        let calls = calls.iter().find(|(whose, _)| of(whose)).ok_or("no calls")?.1;
-        let (at, end, _) = spans.last().ok_or("no iteration")?;
-        let within = calls.iter().filter(|(begin, _, _)| (at..end).contains(&begin));
-        // Five pairs of calls, and the broadcast.
-        assert!(unseen > Some(0) || within.count() == 11, "rank of process {pid}");
-        assert!(spans.len() > 50, "{} iterations", spans.len());
     }
     Ok(())
 }

@@ -269,18 +269,6 @@ fn fortran_programs_are_seen_as_c_programs_are() -> Outcome {
 }
 
 #[test]
-fn cxx_programs_are_seen_as_c_programs_are() -> Outcome {
-    let _machine = require!(shared: Root, OpenMpi, Mpich, Cxx);
-    for mpi in Mpi::ALL {
-        let program = programs::mpi_cxx("particles", mpi)?;
-        let seen = compare(start(mpi, 3, program, |_| Vec::new())?, 3)?;
-        assert_eq!(seen.functions[&(2, "MPI_Irecv".to_owned())].calls, 60);
-        assert_eq!(seen.sent.len(), 9);
-    }
-    Ok(())
-}
-
-#[test]
 fn programs_of_mpi4py_are_seen_as_c_programs_are_with_their_arrays_and_objects() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi, Mpi4py);
     let script = programs::source("exchange.py");

@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use iced_x86::Mnemonic;
+use thiserror::Error;
 
 use crate::address::{FileOffset, LinkAddress};
-use crate::code::{CodeError, bytes_of};
 use crate::image::{Image, got::Stored};
 use crate::symbol::Function;
 
@@ -19,6 +19,8 @@ use piece::{JumpOut, JumpTarget, Piece, Tail, TailJump, decode, scan};
 
 /// Pieces of code that are followed for one function.
 const PIECES_MAX: usize = 64;
+/// Bytes of the longest function that is decoded.
+const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the longest piece that is followed.
 const PIECE_BYTES_MAX: u64 = 1 << 20;
 
@@ -61,6 +63,71 @@ pub struct LastJump {
     pub depth: u16,
 }
 
+/// Why the returns of a function are unknown.
+#[derive(Debug, Error)]
+pub enum CodeError {
+    #[error("the symbol {name} has no size: where the function ends, and so where it returns, is not known")]
+    NoSize { name: String },
+    #[error("the function {name} takes {size} bytes, more than are looked at")]
+    TooLong { name: String, size: u64 },
+    #[error("cannot decode the instruction at {name}+{offset:#x}")]
+    NotCode {
+        name: String,
+        /// Bytes from its begin.
+        offset: u64,
+    },
+    #[error("the function {name} cannot be read: {source}")]
+    Io { name: String, source: std::io::Error },
+}
+
+/// The return instructions of a function, without those of code that it jumps to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Returns {
+    pub instructions: Vec<FileOffset>,
+    /// Jumps out of it: tail calls, and jumps to parts that the compiler moved elsewhere. It may be left
+    /// through them without a return instruction of its own.
+    pub jumps_out: Vec<FileOffset>,
+}
+
+/// The return instructions of a function, read from its file.
+pub fn returns(image: &Image, function: &Function) -> Result<Returns, CodeError> {
+    let bytes = bytes_of(image, function)?;
+    let found = scanned(function, &bytes, function.offset.0, &|_| false)?;
+    let is_jump = |jump: &&JumpOut| jump.is_always && matches!(jump.to, JumpTarget::Code(_));
+    let jumps_out = found.out.iter().filter(is_jump);
+    Ok(Returns {
+        instructions: found.returns.into_iter().map(FileOffset).collect(),
+        jumps_out: jumps_out.map(|jump| FileOffset(jump.at)).collect(),
+    })
+}
+
+/// Scans the code of a function that begins at this address.
+fn scanned(
+    function: &Function,
+    bytes: &[u8],
+    start: u64,
+    never_returns: &dyn Fn(u64) -> bool,
+) -> Result<Piece, CodeError> {
+    scan(bytes, start, never_returns).map_err(|offset| CodeError::NotCode {
+        name: function.names.first().cloned().unwrap_or_default(),
+        offset,
+    })
+}
+
+/// The code of a function, read from its file.
+fn bytes_of(image: &Image, function: &Function) -> Result<Vec<u8>, CodeError> {
+    let name = || function.names.first().cloned().unwrap_or_default();
+    match function.size {
+        0 => return Err(CodeError::NoSize { name: name() }),
+        size if size > FUNCTION_BYTES_MAX => return Err(CodeError::TooLong { name: name(), size }),
+        _ => {}
+    }
+    let mut bytes = vec![0; usize::try_from(function.size).unwrap_or_default()];
+    let read = image.file().read_exact_at(&mut bytes, function.offset.0);
+    read.map_err(|source| CodeError::Io { name: name(), source })?;
+    Ok(bytes)
+}
+
 /// Finds the exits of functions of one file. Caches what it reads of the file.
 #[derive(Debug)]
 pub struct ExitFinder<'a> {
@@ -96,13 +163,8 @@ impl<'a> ExitFinder<'a> {
     /// Where a function is left.
     pub fn exits(&self, function: &Function) -> Result<Exits, CodeError> {
         let bytes = bytes_of(self.image, function)?;
-        let own =
-            scan(&bytes, function.address.0, &|address| self.never_returns(address)).map_err(|offset| {
-                CodeError::NotCode {
-                    name: function.names.first().cloned().unwrap_or_default(),
-                    offset,
-                }
-            })?;
+        let never_returns = |address| self.never_returns(address);
+        let own = scanned(function, &bytes, function.address.0, &never_returns)?;
         let range = function.address.0..function.address.0 + function.size;
         let mut walk = Walk {
             finder: self,

@@ -23,7 +23,6 @@ mod arena;
 // Used as `catalog::entries`, `catalog::describe`.
 pub mod catalog;
 mod clock;
-mod code;
 // Used as `dwarf::lines`, `dwarf::parameters`, …
 pub mod dwarf;
 mod elf;
@@ -82,8 +81,7 @@ pub use ptrace::{HeldThread, PtraceError, Stopped};
 pub use space::{AddressSpace, SpaceError};
 
 // A file of code: symbols, marks, places for probes.
-pub use code::{CodeError, returns};
-pub use exits::{ExitFinder, Exits, LastJump, Places};
+pub use exits::{CodeError, ExitFinder, Exits, LastJump, Places, returns};
 pub use image::{Image, ImageError, Segment};
 pub use intact::{CodeText, Overwritten, has_probe, needed_at, needed_at_entry};
 pub use mark::{Mark, MarkArgument, MarkPlace, NoArgument, arguments as mark_arguments};

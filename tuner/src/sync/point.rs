@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::SyncFile;
 use crate::address::FileOffset;
-use crate::code::{self, CodeError};
+use crate::exits::{self, CodeError};
 use crate::intact::{CodeText, Overwritten, needed_at, needed_at_entry};
 use crate::module::{Module, ModuleError};
 use crate::process::Pid;
@@ -130,7 +130,7 @@ impl ResolvedPoint {
 
 /// The return instructions, if they are the only exits.
 fn returns(place: &SyncPoint, module: &Module, function: &Function) -> Result<Vec<FileOffset>, PointError> {
-    let returns = code::returns(&module.image, function)?;
+    let returns = exits::returns(&module.image, function)?;
     let function = || place.function.clone();
     match (returns.jumps_out.len(), returns.instructions.is_empty()) {
         (0, false) => Ok(returns.instructions),
