@@ -267,10 +267,10 @@ const TUNER: &str = "
 address:
 printable:
 author:
-process: author printable
+sys:
+process: author printable sys
 seccomp: process
 arch: address seccomp
-sys:
 clock: sys
 maps: address
 arena: address clock maps
