@@ -286,34 +286,19 @@ fn programs_of_mpi4py_are_seen_as_c_programs_are_with_their_arrays_and_objects()
 #[test]
 fn lammps_and_gromacs_send_as_mpi_reports_and_to_the_same_ranks() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi, Lammps, Gromacs);
-    let of_lammps = compare(start_lammps(4, 200, &[])?, 4)?;
-    let of_gromacs = compare(start_gromacs(4, 50, &[])?, 4)?;
+    let of_lammps = compare(start_lammps(4, 200)?, 4)?;
+    let of_gromacs = compare(start_gromacs(4, 50)?, 4)?;
     for seen in [of_lammps, of_gromacs] {
         assert!(seen.sent.len() >= 8, "{:?}", seen.sent);
     }
     Ok(())
 }
 
-/// Starts LAMMPS with this number of steps, with a command before it.
-fn start_lammps(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
-    start_input(ranks, lammps::input(steps, 50, lammps::CELLS)?, before)
-}
-
-/// LAMMPS with all atoms in one corner, so that the ranks with empty boxes wait a whole step for the rank
-/// with all atoms, about 1 ms for 4 000 atoms.
-fn start_uneven_lammps(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
-    let cells = 2 * lammps::CELLS;
-    let corner = format!("region corner block 0 {0} 0 {0} 0 {0}", cells / 2);
-    let everywhere = "create_atoms\t1 box";
-    let input = lammps::input(steps, 50, cells)?;
-    assert!(input.contains(everywhere), "{input}");
-    let uneven = input.replace(everywhere, &format!("{corner}\ncreate_atoms 1 region corner"));
-    start_input(ranks, uneven, before)
-}
-
-fn start_input(ranks: usize, input: String, before: &[&str]) -> Outcome<Job> {
+/// Starts LAMMPS with this number of steps.
+fn start_lammps(ranks: usize, steps: u64) -> Outcome<Job> {
+    let input = lammps::input(steps, 50, lammps::CELLS)?;
     let mut written = Ok(());
-    let job = start_behind(before, Mpi::OpenMpi, ranks, PathBuf::from("lmp"), |folder| {
+    let job = start(Mpi::OpenMpi, ranks, PathBuf::from("lmp"), |folder| {
         written = fs::write(folder.join("in.melt"), input).context("in.melt");
         ["-in", "in.melt", "-log", "none"].map(str::to_owned).to_vec()
     })?;
@@ -321,10 +306,10 @@ fn start_input(ranks: usize, input: String, before: &[&str]) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Starts GROMACS with this number of steps, with a command before it.
-fn start_gromacs(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
+/// Starts GROMACS with this number of steps.
+fn start_gromacs(ranks: usize, steps: u64) -> Outcome<Job> {
     let mut made = Ok(());
-    let job = start_behind(before, Mpi::OpenMpi, ranks, PathBuf::from("gmx_mpi"), |folder| {
+    let job = start(Mpi::OpenMpi, ranks, PathBuf::from("gmx_mpi"), |folder| {
         made = gromacs::prepare(folder);
         gromacs::arguments(&["-nsteps", &steps.to_string()])
     })?;
@@ -408,16 +393,4 @@ fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> O
         times_agree(start, 2, 4)?;
     }
     Ok(())
-}
-
-#[test]
-fn calls_of_lammps_and_gromacs_last_as_long_as_mpi_says_they_do() -> Outcome {
-    // Long runs only, for the same reason.
-    if !is_long() {
-        return Ok(());
-    }
-    let _machine = require!(machine: Root, OpenMpi, Lammps, Gromacs);
-    // At least MPI_Send of both ranks, and MPI_Sendrecv.
-    times_agree(|| start_uneven_lammps(2, 400, &FIRST), 2, 2)?;
-    times_agree(|| start_gromacs(2, 600, &FIRST), 2, 2)
 }
