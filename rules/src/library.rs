@@ -114,7 +114,10 @@ mod tests {
             .peekable();
         assert!(advice.peek().is_some());
         for line in advice {
-            assert!(line.contains("as long as other programs leave only {free} CPUs"), "{line}");
+            assert!(
+                line.contains("as long as other programs leave only {free} CPUs"),
+                "{line}"
+            );
         }
     }
 
