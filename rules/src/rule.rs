@@ -10,6 +10,7 @@ use crate::diag::Diagnostic;
 use crate::folds::WindowFolds;
 use crate::function::Reduction;
 use crate::guard::Guard;
+use crate::measure::Scope;
 use crate::plan::Plan;
 use crate::read::PlannedCapture;
 use crate::requirements::Requirements;
@@ -227,6 +228,12 @@ impl CheckedRule {
     pub fn has_metric(&self, name: &str) -> bool {
         let mut metrics = self.metrics.iter().filter(|metric| !metric.is_called);
         metrics.any(|metric| metric.name == name)
+    }
+
+    /// Whether it has a measure of a machine: in a job on several, each machine evaluates it by itself.
+    pub fn is_of_machine(&self) -> bool {
+        let mut measures = self.plan.measures.iter();
+        measures.any(|measure| measure.scope() == Scope::Machine)
     }
 
     /// Whether a tune of it takes effect only at a place in the program.

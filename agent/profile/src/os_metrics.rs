@@ -2,7 +2,7 @@
 //! the caller reads it.
 
 /// Totals since the process started, as far as they were observed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counters {
     /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,

@@ -4,12 +4,15 @@
 mod events;
 mod functions;
 mod matrix;
+mod nodes;
 mod openmp;
 pub mod outcome;
 mod time;
 mod tuning;
 
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     calls::{
@@ -27,6 +30,7 @@ pub use self::{
     events::EventsView,
     functions::{FunctionTotals, Histogram},
     matrix::{MatrixView, Messages, PairView, RankMessages},
+    nodes::{NodeNumbers, NodeState, NodeView, RANKS_OF_NODE_MAX, node_list},
     openmp::{RegionsView, TeamsView},
     time::{TimeBucket, TimeByMpi, TimeParts, TimeView},
     tuning::{ChangeView, FindingView, GuardView, RULE_VALUES_MAX, Reaction, RuleValue, RuleView, Standing},
@@ -86,6 +90,8 @@ pub struct Snapshot {
     pub cost: Option<CostView>,
     /// The trace of single calls; known at the end of a session.
     pub trace: Option<TraceView>,
+    /// The machines of a job that is watched on several, this one first; empty on one machine.
+    pub nodes: Vec<NodeView>,
 }
 
 /// What the trace of single calls contains.
@@ -333,7 +339,8 @@ pub struct JobView {
     pub watched: usize,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+/// It travels between machines without what is marked as skipped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessView {
     pub pid: i32,
     pub rank: Option<u32>,
@@ -358,7 +365,10 @@ pub struct ProcessView {
     /// Share of time outside MPI, over the complete iterations of the detected loop; `None` if none was
     /// detected.
     pub useful: Option<f64>,
+    /// The recent share of time outside MPI, and whether it covers complete iterations; `None` if it has ended.
+    pub useful_of_late: Option<(f64, bool)>,
     /// Its parallel regions; `None` if none was observed.
+    #[serde(skip)]
     pub regions: Option<RegionsView>,
     /// The last period; `None` before the first one ended, if it could not be measured, or if the process has
     /// ended.
@@ -366,6 +376,7 @@ pub struct ProcessView {
     /// The complete time in which it was watched.
     pub overall: Option<Rates>,
     /// `overall` in parts; known at the end of a session.
+    #[serde(skip)]
     pub load: Vec<LoadView>,
 }
 
@@ -382,7 +393,7 @@ pub struct LoadView {
 }
 
 /// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one full CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     pub mpi: Option<f64>,
     /// The part of `mpi` in which it was ready to run but waited for a CPU; `None` if the kernel does not

@@ -9,7 +9,7 @@ use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
-use crate::value::{MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyMissing};
+use crate::value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyMissing};
 
 /// How far the judgement of a decision is, in windows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -173,6 +173,50 @@ impl Observation {
             | Observation::LoopWatermark { process, .. }
             | Observation::Lost { process, .. } => Subject::Process(*process),
         }
+    }
+
+    /// The same observation on another machine: with its number, other process numbers and times of another clock.
+    /// `time` is called in the order of times.
+    #[must_use]
+    pub fn moved(
+        mut self,
+        machine: Machine,
+        on_process: impl Fn(ProcessId) -> ProcessId,
+        mut on_time: impl FnMut(Time) -> Time,
+    ) -> Observation {
+        match &mut self {
+            Observation::Counter { of, time, .. } | Observation::Gauge { of, time, .. } => {
+                *of = match *of {
+                    Subject::Process(process) => Subject::Process(on_process(process)),
+                    Subject::Machine(_) => Subject::Machine(machine),
+                };
+                *time = on_time(*time);
+            }
+            Observation::CallCounter { process, time, .. }
+            | Observation::Variable { process, time, .. }
+            | Observation::ProbeTotals { process, time, .. }
+            | Observation::Hit { process, time, .. }
+            | Observation::Watermark { process, time }
+            | Observation::IterationBegan { process, time, .. }
+            | Observation::LoopWatermark { process, time } => {
+                (*process, *time) = (on_process(*process), on_time(*time));
+            }
+            Observation::PartialSum {
+                process, partial_sum, ..
+            } => {
+                *process = on_process(*process);
+                (partial_sum.first, partial_sum.last) =
+                    (on_time(partial_sum.first), on_time(partial_sum.last));
+            }
+            Observation::IterationEnded(iteration) => {
+                iteration.process = on_process(iteration.process);
+                (iteration.begin, iteration.end) = (on_time(iteration.begin), on_time(iteration.end));
+            }
+            Observation::Lost { process, from, to } => {
+                (*process, *from, *to) = (on_process(*process), on_time(*from), on_time(*to));
+            }
+        }
+        self
     }
 
     /// The rule of a hit, an aggregate of hits or a total, with the number of hits; `None` if it is of no rule.

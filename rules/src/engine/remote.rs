@@ -61,6 +61,17 @@ impl Engine {
         Arc::make_mut(&mut self.alone).retain(|process, _| is_elsewhere(process));
     }
 
+    /// A node is given up: nothing waits for it any more, and its processes have left.
+    pub fn node_left(&mut self, node: Machine, now: Time) {
+        self.nodes.remove(&node);
+        let of_node = self.processes.iter();
+        let of_node = of_node.filter(|(_, known)| known.facts.machine == node && known.left.is_none());
+        let of_node: Vec<ProcessId> = of_node.map(|(process, _)| *process).collect();
+        of_node
+            .into_iter()
+            .for_each(|process| self.process_left(process, now));
+    }
+
     /// The processes on no node whose hits a rule waits for, with the times at which they joined, and the time up
     /// to which all nodes have observed theirs. Iterations of the detected loop are observed for each process.
     pub(super) fn observers(&self, running: &Running) -> (BTreeMap<ProcessId, Time>, Option<Time>) {

@@ -269,7 +269,7 @@ struct Gap {
 type FunctionWindow = (u32, Amounts, Vec<PaceSlice>);
 
 /// The uncertainty of an estimated number of calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Estimate {
     /// Calls that were counted.
     pub counted: u64,

@@ -67,6 +67,7 @@ impl Metered {
                 .iterations()
                 .and_then(Iterations::useful)
                 .filter(|_| has_mpi(probes)),
+            useful_of_late: self.useful_of_late(),
             regions: (self.regions).view(
                 has_bodies(probes),
                 self.first.as_ref().map_or(0, |first| first.at_ns),

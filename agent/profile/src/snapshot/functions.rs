@@ -1,9 +1,11 @@
 //! Totals by function: of one process, and their sums over processes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::cost::Estimate;
 
 /// Totals of one process in one function since the probes were armed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionTotals {
     pub name: String,
     pub calls: u64,
@@ -18,7 +20,8 @@ pub struct FunctionTotals {
     pub returned_ns: u64,
     /// `None` if the function carries no bytes, or an unknown number.
     pub bytes: Option<u64>,
-    /// The direction of the bytes.
+    /// The direction of the bytes. It does not travel between machines: the name of the function gives it.
+    #[serde(skip)]
     pub bytes_kind: Option<&'static str>,
     /// Calls whose bytes are unknown.
     pub bytes_unknown: u64,
@@ -104,7 +107,7 @@ impl FunctionTotals {
 }
 
 /// Numbers of calls by duration, in powers of two.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     /// By [`abi::Durations::bucket`], up to the longest call.
     counts: Vec<u64>,

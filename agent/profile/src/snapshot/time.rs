@@ -24,7 +24,7 @@ pub struct TimeBucket {
 /// Time of threads, in nanoseconds, by what they did. The parts are disjoint, and add up to the time of as many
 /// threads as were active on average, and at least one for each process. Active is a thread that is on a CPU,
 /// ready to run, or inside MPI; so the sleeping helper threads of MPI libraries do not count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TimeParts {
     pub on_cpu: TimeByMpi,
     /// Ready to run, waiting for a CPU.
@@ -34,7 +34,7 @@ pub struct TimeParts {
 
 /// Time in one state, in nanoseconds, inside and outside MPI. The kernel reports the states of a process, and
 /// the probes its time inside MPI; `unknown_ns` is what these leave open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TimeByMpi {
     pub outside_ns: u64,
     pub inside_ns: u64,
