@@ -2,6 +2,7 @@
 
 mod change;
 mod contract;
+mod node;
 mod rule;
 mod session;
 mod values;
@@ -14,13 +15,14 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
     contract::{ContractArgs, ContractCommand, LearnArgs, ScenarioArgs, WatchContractArgs},
+    node::{JoinArgs, NodeCommand},
     rule::{CheckRuleArgs, NewRuleArgs, ReplayArgs, RuleArgs, RuleCommand, SettingArgs},
     session::{AddRuleArgs, SessionCommand},
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},
 };
 
 /// `cargo xtask release` adds the commit and the target.
-const VERSION: &str = match option_env!("TUNEAGENT_BUILD") {
+pub(crate) const VERSION: &str = match option_env!("TUNEAGENT_BUILD") {
     Some(build) => build,
     None => env!("CARGO_PKG_VERSION"),
 };
@@ -145,6 +147,17 @@ pub enum Command {
         /// Changes at sync points are possible.
         #[arg(long)]
         sync: bool,
+    },
+    /// Watch the ranks of a job on this machine, for a session on another one
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// The process that carries messages between the machines of a job; started by the agent itself, with its socket as
+    /// standard input.
+    #[command(hide = true)]
+    Carrier {
+        /// Become the server instead: its program, and its configuration.
+        #[arg(long, num_args = 2)]
+        server: Vec<std::path::PathBuf>,
     },
     /// The process that closes the probes of a session; started by the agent itself, with its socket as
     /// standard input.

@@ -30,6 +30,7 @@ pub mod exit;
 mod heap;
 mod hint;
 mod http;
+mod nodes;
 mod output_name;
 mod priority;
 mod readable;

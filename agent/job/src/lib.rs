@@ -16,7 +16,7 @@ mod root;
 // The processes of the job.
 pub use discover::{
     DiscoverError, Discovery, Job, Member, ProcessTable, TargetError, Variables, WatchedSite, end_time_s,
-    host, is_launcher, job_id, launcher_above, resolve as resolve_target,
+    host, is_launcher, job_id, launcher_above, resolve as resolve_target, target_elsewhere,
 };
 
 // Their MPI.

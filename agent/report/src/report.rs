@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use profile::progress::ProgressView;
 use profile::streams::ContractView;
 use profile::{
-    ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, RuleView, Snapshot,
+    ChangeView, FindingView, FunctionTotals, Histogram, LoadView, NodeView, ProcessView, RuleView, Snapshot,
     SpeedupHint, TimeByMpi, TimeParts, TraceView,
 };
 use serde_json::{Value, json};
@@ -90,6 +90,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
         "cost": snapshot.cost.as_ref().map(cost::cost),
         "trace": snapshot.trace.as_ref().map(trace),
         "talp": talp::talp(snapshot),
+        "nodes": snapshot.nodes.iter().map(node).collect::<Value>(),
     })
 }
 
@@ -103,6 +104,18 @@ fn time(parts: &TimeParts) -> Value {
         })
     };
     json!({"on_cpu": state(parts.on_cpu), "ready": state(parts.ready), "asleep": state(parts.asleep)})
+}
+
+fn node(view: &NodeView) -> Value {
+    json!({
+        "host": view.host,
+        "state": view.state.name(),
+        "processes": view.processes,
+        "lag_s": view.lag.map(|lag| lag.as_secs_f64()),
+        "clock_bound_s": view.clock_bound_ns.map(seconds),
+        "losses": view.losses,
+        "messages_refused": view.refused,
+    })
 }
 
 fn contract(view: &ContractView) -> Value {

@@ -37,6 +37,18 @@ pub struct AttachArgs {
     /// What is watched, and what is done with it
     #[command(flatten)]
     pub watch: WatchArgs,
+    /// Write a file with which another machine joins this session: `tuneagent node join FILE` there, once for each
+    /// file. Then the job is shown as one
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "apply",
+        help_heading = "Other machines of the job"
+    )]
+    pub join_file: Vec<PathBuf>,
+    /// How long machines that have joined watch on when nothing is heard of this session
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, requires = "join_file", help_heading = "Other machines of the job")]
+    pub orphan: Duration,
     /// Lines instead of the live view
     #[arg(long, help_heading = "Session")]
     pub plain: bool,

@@ -18,19 +18,20 @@ use rustix::process::geteuid;
 use session::request::Settings;
 use tuner::foreign;
 
-use super::{contract, target};
+use super::{contract, node, target};
 use crate::{
     actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
     control::Control,
     exit::{CommandResult, Failure, unreadable},
     hint::{as_root, as_root_again, quote},
+    nodes::{Carrier, Ticket},
     output_name::refuse_shared,
     priority::{self, RealTimeClass},
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
-        Options, Session,
+        NodeRole, Options, Session,
         outputs::{Addresses, Exports, Outputs},
     },
 };
@@ -57,6 +58,11 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
 }
 
 pub(super) fn run(args: AttachArgs) -> CommandResult {
+    run_as(args, None)
+}
+
+/// Attaches; with a ticket as a node of the session that wrote it.
+pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult {
     // If ranks keep every CPU busy, just finding them would take seconds otherwise. A failure is reported
     // once there is a session.
     let _ = priority::raise();
@@ -69,7 +75,14 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
     let refusal = missing.is_empty().then(kernel::refusal).flatten();
-    let rules = rules(&args.watch, missing.is_empty() && refusal.is_none())?;
+    let can_probe = missing.is_empty() && refusal.is_none();
+    let joined = ticket
+        .map(|ticket| node::Joined::begin(ticket, &job))
+        .transpose()?;
+    let rules = match &joined {
+        Some(joined) => joined.rules(&mut args.watch)?,
+        None => rules(&args.watch, can_probe)?,
+    };
     let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
     // Rules may be added later to a session that may write.
     let has_rules = !rules.is_empty() || args.watch.apply.is_some();
@@ -102,7 +115,19 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();
     notes.extend(lines);
+    let mut rules = rules;
+    let nodes = match joined {
+        Some(joined) => Some(joined.into_role(&mut rules)),
+        None if args.join_file.is_empty() => None,
+        None => Some(node::coordinate(
+            &args,
+            (&job, &mut rules),
+            can_probe,
+            &mut notes,
+        )?),
+    };
     let options = Options {
+        is_node: matches!(&nodes, Some((NodeRole::Node(_), _))),
         notes,
         is_locked,
         typed,
@@ -121,6 +146,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
         rules,
         program,
         real_time,
+        nodes,
     };
     watched.watch(args.watch, options, || Ok(()))
 }
@@ -213,6 +239,8 @@ pub(super) struct Watched {
     pub(super) program: String,
     /// Until the first numbers exist.
     pub(super) real_time: Option<RealTimeClass>,
+    /// `None` on one machine.
+    pub(super) nodes: Option<(NodeRole, Carrier)>,
 }
 
 impl Watched {
@@ -270,7 +298,7 @@ impl Watched {
         let session = Session::arm(self.job, self.discovery, self.rules, outputs, options)?;
         give_up().map_err(Failure::not_permitted)?;
         armed()?;
-        session.run(actuator, control, closer, self.real_time)
+        session.run(actuator, control, closer, self.real_time, self.nodes)
     }
 
     /// Records what rules observe.

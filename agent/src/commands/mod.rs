@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 mod graph;
 mod history;
+mod node;
 mod patch;
 mod ps;
 mod refusals;
@@ -23,9 +24,9 @@ mod target;
 use probe::kernel;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, NodeCommand},
     exit::{Code, CommandResult, Failure},
-    priority, rights,
+    nodes, priority, rights,
 };
 
 /// Prints data for other programs, as JSON.
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> CommandResult {
     if let Command::WriteReport { .. }
     | Command::Actuator { .. }
     | Command::StandIn { .. }
+    | Command::Carrier { .. }
     | Command::Closer = cli.command
     {
         priority::leave_real_time();
@@ -80,6 +82,11 @@ pub fn run(cli: Cli) -> CommandResult {
         Command::StandIn { sync } => crate::actuator::stand_in(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),
+        Command::Node(NodeCommand::Join(args)) => node::join(&args),
+        Command::Carrier { server } => match server.as_slice() {
+            [program, configuration] => Err(Failure::no(nodes::run_server(program, configuration))),
+            _ => nodes::serve().map(|()| Code::Done),
+        },
         Command::Closer => {
             rights::only_close().map_err(Failure::not_permitted)?;
             kernel::serve_closer().map(|()| Code::Done).map_err(Failure::no)

@@ -73,6 +73,8 @@ pub(crate) enum ProgramPart {
     ReportWriter,
     /// Closes probes that another process has attached.
     Closer,
+    /// Passes messages between the machines of a job.
+    Carrier,
 }
 
 impl ProgramPart {
@@ -87,7 +89,7 @@ impl ProgramPart {
             // files.
             ProgramPart::Writer => looking | writing,
             ProgramPart::WriterAtPlaces => looking | writing | probing,
-            ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
+            ProgramPart::ReportWriter | ProgramPart::Closer | ProgramPart::Carrier => CapabilitySet::empty(),
         }
     }
 
@@ -95,7 +97,9 @@ impl ProgramPart {
     /// programs (PTRACE_SECCOMP_GET_FILTER), if root started us.
     fn reserves(self) -> CapabilitySet {
         match self {
-            ProgramPart::Watcher | ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
+            ProgramPart::Watcher | ProgramPart::ReportWriter | ProgramPart::Closer | ProgramPart::Carrier => {
+                CapabilitySet::empty()
+            }
             ProgramPart::Writer | ProgramPart::WriterAtPlaces => CapabilitySet::SYS_ADMIN,
         }
     }

@@ -122,7 +122,7 @@ impl RuleBook {
                     self.may_decide = true;
                     self.warm_up.remember(&observed);
                 }
-                self.engine.observe(observed);
+                self.pass(observed);
             }
         }
     }
@@ -157,7 +157,7 @@ impl RuleBook {
                 process: ProcessId(partial_sum.process),
                 partial_sum: reported(partial_sum, requested),
             };
-            self.engine.observe(observation);
+            self.pass(observation);
         }
     }
 
@@ -243,7 +243,7 @@ impl RuleBook {
         time: Time,
         (count, duration_sum_ns): (u64, u64),
     ) {
-        self.engine.observe(Observation::ProbeTotals {
+        self.pass(Observation::ProbeTotals {
             rule: request.rule,
             probe: request.probe,
             process: ProcessId(slot),
@@ -267,7 +267,10 @@ impl RuleBook {
         }
         let observed = self.calls_observed.get(&slot);
         let observed = observed.filter(|(before, _)| before == requested);
-        if observed.is_some_and(|(_, before)| Arc::ptr_eq(before, all) || before == all) {
+        // The coordinator of a job on several machines needs each reading.
+        if self.part.is_none()
+            && observed.is_some_and(|(_, before)| Arc::ptr_eq(before, all) || before == all)
+        {
             return self.engine.calls_stand(ProcessId(slot), time);
         }
         for (place, sends) in &places.mpi {
@@ -282,7 +285,7 @@ impl RuleBook {
                     _ => None,
                 };
                 if let Some(total) = total {
-                    self.engine.observe(Observation::CallCounter {
+                    self.pass(Observation::CallCounter {
                         process: ProcessId(slot),
                         measure,
                         call: probe.name.clone(),

@@ -8,6 +8,7 @@ mod ingest;
 mod joined;
 mod live;
 mod modes;
+mod nodes;
 mod pairs;
 mod places;
 mod probe_requests;
@@ -31,7 +32,7 @@ pub(crate) use replay::{ReplayEvent, replay};
 pub(crate) use rules::{DecisionId, Time};
 pub(crate) use session::changes::ProbeSwitch;
 pub(crate) use session::{Act, ResolvedAction, ResolvedDecision};
-pub(crate) use sources::{beside, checked, given, load};
+pub(crate) use sources::{beside, checked, given, given_all, load};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,6 +46,7 @@ use profile::cost::Estimate;
 use profile::probe::Wanted;
 use profile::{Iterations, MatrixView, RegionsView, RuleView};
 use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing, TrialProgress};
+use session::nodes::JobPart;
 use session::request::Settings;
 
 use self::{
@@ -101,6 +103,8 @@ pub(crate) struct RuleBook {
     mpi_unknown: BTreeMap<u32, Option<MpiMoment>>,
     /// None of the loaded rules was named by the user.
     has_only_builtin_rules: bool,
+    /// This machine's part of the rules of a job on several.
+    part: Option<JobPart>,
 }
 
 impl RuleBook {
@@ -211,6 +215,14 @@ impl RuleBook {
     fn report(&mut self, observation: Observation) {
         if let Some(recorder) = &mut self.recorder {
             recorder.observed(&observation);
+        }
+        self.pass(observation);
+    }
+
+    /// Passes an observation to the engine, and to this machine's part of a job on several.
+    fn pass(&mut self, observation: Observation) {
+        if let Some(part) = &mut self.part {
+            part.observe(&observation);
         }
         self.engine.observe(observation);
     }
@@ -340,6 +352,9 @@ impl RuleBook {
         if let Some(recorder) = &mut self.recorder {
             recorder.joined(ProcessId(slot), Time(now_ns), &facts);
         }
+        if let Some(part) = &mut self.part {
+            part.joined(ProcessId(slot), facts.clone(), Time(now_ns));
+        }
         self.engine.process_joined(ProcessId(slot), facts, Time(now_ns));
     }
 
@@ -354,6 +369,9 @@ impl RuleBook {
         self.calls_observed.remove(&slot);
         self.summed.remove(&slot);
         self.mpi_unknown.remove(&slot);
+        if let Some(part) = &mut self.part {
+            part.left(ProcessId(slot), Time(now_ns));
+        }
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 
@@ -393,6 +411,7 @@ impl RuleBook {
         let mut findings = self.engine.findings();
         findings.dedup_by_key(|finding| finding.rule);
         acts.extend(findings.into_iter().map(|finding| found(finding, false)));
+        acts.retain(|act| !self.is_of_job(act));
         newest_first(acts)
     }
 

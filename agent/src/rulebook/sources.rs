@@ -23,7 +23,45 @@ pub(crate) fn load(
     settings: Settings<'_>,
     probes: bool,
 ) -> Result<Vec<CheckedRule>, Failure> {
-    let mut checked: Vec<CheckedRule> = Vec::new();
+    let loaded = load_texts(paths, settings, probes)?.into_iter();
+    Ok(loaded.map(|(_, rule)| rule).collect())
+}
+
+/// The texts of the rules that [`load`] loads, in the same order, to be passed to another machine.
+pub(crate) fn given_all(
+    paths: &[String],
+    settings: Settings<'_>,
+    probes: bool,
+) -> Result<Vec<RuleSource>, Failure> {
+    let loaded = load_texts(paths, settings, probes)?.into_iter();
+    let given = |(mut source, _): (RuleText, CheckedRule)| {
+        source.uses = Some(used_by(&source));
+        // A setting that only other rules have would be an error there.
+        let of_rule = |flag: &'static str, set: &[(String, String)]| {
+            let mut used = BTreeSet::new();
+            let both = Settings {
+                parameters: settings.parameters,
+                bindings: settings.bindings,
+            };
+            let _ = check(&source, both, &mut used);
+            let is_used = |(name, _): &&(String, String)| used.contains(&(flag, name.as_str()));
+            set.iter().filter(is_used).cloned().collect()
+        };
+        RuleSource {
+            parameters: of_rule("--param", settings.parameters),
+            bindings: of_rule("--bind", settings.bindings),
+            source,
+        }
+    };
+    Ok(loaded.map(given).collect())
+}
+
+fn load_texts(
+    paths: &[String],
+    settings: Settings<'_>,
+    probes: bool,
+) -> Result<Vec<(RuleText, CheckedRule)>, Failure> {
+    let mut loaded: Vec<(RuleText, CheckedRule)> = Vec::new();
     let mut used = BTreeSet::new();
     let is_named = |name: &str| paths.iter().any(|path| instance_of(path).0 == name);
     for source in sources(paths)? {
@@ -32,11 +70,12 @@ pub(crate) fn load(
         }
         let rule = check(&source, settings, &mut used)?;
         // A file may replace a built-in rule of the same name.
-        checked.retain(|known| known.name() != rule.name() || !source.replaces);
-        checked.push(rule);
+        loaded.retain(|(_, known)| known.name() != rule.name() || !source.replaces);
+        loaded.push((source, rule));
     }
-    all_used(settings, &used, &checked)?;
-    Ok(checked)
+    let rules: Vec<CheckedRule> = loaded.iter().map(|(_, rule)| rule.clone()).collect();
+    all_used(settings, &used, &rules)?;
+    Ok(loaded)
 }
 
 /// Number of parameters of the loaded rules that are listed if a mistyped one is near to none of them.
@@ -129,15 +168,7 @@ pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<RuleSource, Fa
         return Err(Failure::not_there(message));
     };
     let mut source = source.clone();
-    let uses = RefCell::new(BTreeMap::new());
-    let library = |name: &str| {
-        let text = beside(&source.name, name)?;
-        uses.borrow_mut().insert(name.to_owned(), text.clone());
-        Some(text)
-    };
-    // Errors in it are reported by the check below.
-    drop(RuleFile::parse(&source.text).and_then(|file| file.with_library(&library)));
-    source.uses = Some(uses.into_inner());
+    source.uses = Some(used_by(&source));
     let given = RuleSource {
         source,
         parameters: settings.parameters.to_vec(),
@@ -145,6 +176,19 @@ pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<RuleSource, Fa
     };
     checked(&given)?;
     Ok(given)
+}
+
+/// The texts of the rules that this one uses, by name.
+fn used_by(source: &RuleText) -> BTreeMap<String, String> {
+    let uses = RefCell::new(BTreeMap::new());
+    let library = |name: &str| {
+        let text = beside(&source.name, name)?;
+        uses.borrow_mut().insert(name.to_owned(), text.clone());
+        Some(text)
+    };
+    // Errors in it are reported when it is checked.
+    drop(RuleFile::parse(&source.text).and_then(|file| file.with_library(&library)));
+    uses.into_inner()
 }
 
 fn not_added(failure: Failure) -> Failure {

@@ -46,6 +46,8 @@ impl Session {
     ) -> CommandResult {
         // The client receives its answer before the end.
         tokio::task::yield_now().await;
+        self.liveness.progress.begin(LoopStep::Waiting);
+        self.end_nodes(reason).await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Closing {
             control,
@@ -66,6 +68,7 @@ impl Session {
         while let Some(request) = sources.request() {
             self.answer(request);
         }
+        self.end_as_node(&last.snapshot).await;
         self.screen.end_page(last.snapshot).await;
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),

@@ -12,6 +12,7 @@ mod ends;
 mod events;
 mod found;
 mod measuring;
+mod nodes;
 mod options;
 mod orders;
 mod partial_sums;
@@ -42,6 +43,7 @@ use self::{
     arming::{Requests, setup},
     budget::Budget,
     measuring::{Context, Measuring},
+    nodes::Nodes,
     outputs::Outputs,
     parts::Parts,
     progress::ProgressReader,
@@ -51,12 +53,13 @@ use self::{
     target::WatchedJob,
     views::Views,
 };
-pub(crate) use self::{options::Options, options::Started, views::job_view};
+pub(crate) use self::{nodes::NodeRole, options::Options, options::Started, views::job_view};
 use crate::{
     actuator::Actuator,
     control::Control,
     exit::{CommandResult, Failure},
     heap,
+    nodes::Carrier,
     priority::RealTimeClass,
     rulebook::{self, RuleBook, Time},
     watchdog,
@@ -76,6 +79,8 @@ pub(crate) struct Session {
     actuation: Actuation,
     screen: Screen,
     liveness: Liveness,
+    /// `None` on one machine.
+    nodes: Option<Nodes>,
 }
 
 impl Session {
@@ -113,6 +118,7 @@ impl Session {
             target,
             rules,
             liveness: Liveness::default(),
+            nodes: None,
         };
         let started = session.measure(|measuring, context| measuring.start(context, now));
         started.map_err(kernel_failure).map(|()| session)
@@ -139,6 +145,7 @@ impl Session {
             parts: &self.parts,
             measuring: &self.measuring,
             rules: &self.rules,
+            coordinator: self.nodes.as_ref().and_then(Nodes::coordinator),
         };
         (&mut self.screen, views)
     }
@@ -151,6 +158,7 @@ impl Session {
         control: Option<Control>,
         closer: Closer,
         real_time: Option<RealTimeClass>,
+        nodes: Option<(NodeRole, Carrier)>,
     ) -> CommandResult {
         self.measuring.probes.close_by(closer);
         self.liveness.real_time = real_time;
@@ -169,6 +177,6 @@ impl Session {
             .enable_all()
             .build()
             .map_err(Failure::no)?;
-        runtime.block_on(self.watch(control))
+        runtime.block_on(self.watch(control, nodes))
     }
 }

@@ -72,6 +72,8 @@ pub(crate) struct Options {
     pub cannot_probe: Option<String>,
     /// Messages to print at the start.
     pub notes: Vec<String>,
+    /// Another session shows the numbers: this one prints them at its end.
+    pub is_node: bool,
     /// The command that this session was started with.
     pub started: Option<Started>,
 }

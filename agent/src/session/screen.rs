@@ -63,7 +63,7 @@ impl Screen {
         is_beside: bool,
         now: Time,
     ) -> Screen {
-        let painter = match has_command || outputs.report_is_stdout() {
+        let painter = match has_command || options.is_node || outputs.report_is_stdout() {
             true => Painter::beside(),
             false if options.plain => Painter::lines(),
             false => Painter::live(),

@@ -25,6 +25,7 @@ use super::{
     intake::Expected,
     measuring::Measuring,
     members,
+    nodes::{Nodes, next_carried},
     screen::next_input,
     signals::Signals,
     target::WatchedJob,
@@ -32,6 +33,7 @@ use super::{
 };
 use crate::{
     control::{self, PendingRequest},
+    nodes::Carried,
     readable::Readable,
     watchdog::LoopStep,
 };
@@ -71,6 +73,8 @@ pub(super) enum Wake {
     Family,
     /// A request through the control socket.
     Request(Request, oneshot::Sender<Answer>),
+    /// A message of another machine of the job.
+    Carried(Carried),
     /// The session ends, for this reason.
     Shutdown(&'static str),
 }
@@ -88,7 +92,7 @@ impl Wake {
             Wake::Snapshot => LoopStep::WriteSnapshot,
             Wake::Closed => LoopStep::AttachProbes,
             Wake::Family => LoopStep::AttachToProcesses,
-            Wake::Request(..) => LoopStep::AnswerRequest,
+            Wake::Request(..) | Wake::Carried(_) => LoopStep::AnswerRequest,
             Wake::Shutdown(_) => LoopStep::Leave,
         }
     }
@@ -182,7 +186,11 @@ impl Sources {
     }
 
     /// The event that wakes the session next; simultaneous events come in this order.
-    pub(super) async fn next(&mut self, due: Due, queue: &mut Option<ActuatorQueue>) -> Wake {
+    pub(super) async fn next(
+        &mut self,
+        due: Due,
+        (queue, nodes): (&mut Option<ActuatorQueue>, &mut Option<Nodes>),
+    ) -> Wake {
         let [turn, calls, hits] = [due.turn_ns, due.calls_ns, due.hits_ns].map(|ns| ns.map(instant));
         tokio::select! {
             biased;
@@ -197,6 +205,7 @@ impl Sources {
             receipt = next_receipt(queue) => Wake::Receipt(receipt),
             input = next_input(&mut self.keys) => Wake::Input(input),
             Some((request, to)) = self.requested.recv() => Wake::Request(request, to),
+            carried = next_carried(nodes) => Wake::Carried(carried),
             Ok(()) = self.ticks.next() => Wake::Tick,
             () = until(turn) => Wake::Calls,
             () = until(calls) => Wake::Calls,

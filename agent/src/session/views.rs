@@ -14,6 +14,7 @@ use profile::{
     streams::{ContractFollower, RankReport},
 };
 use report::{TraceEnd, view};
+use session::nodes::Coordinator;
 use session::request::{Answer, ListedTune, SessionView};
 
 use super::{
@@ -45,6 +46,8 @@ pub(super) struct Views<'a> {
     pub(super) parts: &'a Parts,
     pub(super) measuring: &'a Measuring,
     pub(super) rules: &'a RuleBook,
+    /// `None` on one machine, and on a node.
+    pub(super) coordinator: Option<&'a Coordinator>,
 }
 
 impl<'a> Views<'a> {
@@ -53,7 +56,7 @@ impl<'a> Views<'a> {
         let processes = self.process_views();
         let unknown = mpi_unknown(&processes);
         let never_called = self.never_called(&processes);
-        Snapshot {
+        let mut snapshot = Snapshot {
             job: JobView {
                 host: self.start.host.clone(),
                 id: self.start.job_id.clone(),
@@ -94,7 +97,12 @@ impl<'a> Views<'a> {
             under_way: kernel.map(Kernel::under_way).filter(|_| unknown.is_none()),
             never_called,
             missing: self.missing().into_iter().chain(unknown).collect(),
+            nodes: Vec::new(),
+        };
+        if let Some(coordinator) = self.coordinator {
+            coordinator.add_to(&mut snapshot, monotonic_ns());
         }
+        snapshot
     }
 
     /// What the contract is compared with, if there is one and a second has passed.
@@ -247,8 +255,13 @@ impl<'a> Views<'a> {
                     numbers_at: self.start.since_armed(),
                     gone_at: None,
                     now: self.advice(&rule),
+                    text: match self.coordinator {
+                        Some(coordinator) if coordinator.has_nodes() && coordinator.is_of_machine(&rule) => {
+                            format!("{}: {text}", self.start.host)
+                        }
+                        _ => text,
+                    },
                     rule,
-                    text,
                     next_start,
                     repaired: false,
                 },
@@ -289,6 +302,10 @@ impl<'a> Views<'a> {
     }
 
     pub(super) fn name_call_sites(&self, namer: &mut Namer, view: &mut SequenceView) {
+        // The call sites of this machine alone would be taken for those of the job.
+        if self.coordinator.is_some_and(Coordinator::has_nodes) {
+            return;
+        }
         sequence::name_call_sites(
             namer,
             (&self.measuring.profile.processes, &self.target.job.members),
@@ -358,6 +375,10 @@ impl<'a> Views<'a> {
 
     /// Adds where the time went over the entire session, of each process and of all together.
     pub(super) fn add_series(&self, snapshot: &mut Snapshot) {
+        // The parts of the other machines' runs do not travel.
+        if !snapshot.nodes.is_empty() {
+            return;
+        }
         let probes = self.measuring.probes.list();
         for (process, view) in self.shown().into_iter().zip(&mut snapshot.processes) {
             view.load = process.load(probes, self.start.armed_ns);

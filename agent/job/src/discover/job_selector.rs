@@ -14,6 +14,8 @@ pub(super) enum JobSelector<'a> {
     Slurm { job: &'a str, step: Option<&'a str> },
     /// A container, by the first digits of its id.
     Container(&'a str),
+    /// The processes that one launcher of MPI started, by the name that it gave them in PMIx, on any machine.
+    Pmix(&'a str),
 }
 
 /// Fewer digits of a container's id are ambiguous.
@@ -34,6 +36,7 @@ impl JobSelector<'_> {
                 Some(JobSelector::Slurm { job, step })
             }
             "container" => Some(JobSelector::Container(id)),
+            "pmix" => Some(JobSelector::Pmix(id)),
             _ => None,
         }
     }
@@ -49,6 +52,10 @@ impl JobSelector<'_> {
         let others = others.map(|(pid, _)| pid);
         let members = match self {
             JobSelector::Container(id) => others.filter(|pid| is_of_container(&cgroups(*pid), id)).collect(),
+            JobSelector::Pmix(name) => {
+                let is_of = |pid: &i32| has(&environment(*pid), "PMIX_NAMESPACE", name);
+                others.filter(is_of).collect()
+            }
             JobSelector::Slurm { job, step } => {
                 let known = others.map(|pid| (pid, environment(pid)));
                 let members: Vec<_> = known.filter(|(_, of)| is_of_job(of, job, step)).collect();
@@ -86,11 +93,12 @@ fn topmost(table: &ProcessTable, members: &BTreeSet<i32>) -> Vec<i32> {
 }
 
 fn is_of_job(environment: &[String], job: &str, step: Option<&str>) -> bool {
-    let is = |name: &str, value: &str| {
-        let mut lines = environment.iter();
-        lines.any(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) == Some(value))
-    };
-    is("SLURM_JOB_ID", job) && step.is_none_or(|step| is("SLURM_STEP_ID", step))
+    has(environment, "SLURM_JOB_ID", job) && step.is_none_or(|step| has(environment, "SLURM_STEP_ID", step))
+}
+
+fn has(environment: &[String], name: &str, value: &str) -> bool {
+    let mut lines = environment.iter();
+    lines.any(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) == Some(value))
 }
 
 /// Whether a process belongs to what `srun` started, and not to the surrounding script, whose step number is

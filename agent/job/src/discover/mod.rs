@@ -15,7 +15,7 @@ mod variables;
 
 pub use discovery::{DiscoverError, Discovery};
 pub use job::{Job, Member, WatchedSite};
-pub use job_id::{end_time_s, job_id};
+pub use job_id::{end_time_s, job_id, target_elsewhere};
 pub use launcher::{above as launcher_above, is_launcher};
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};

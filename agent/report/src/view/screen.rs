@@ -23,7 +23,10 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
     if snapshot.processes.is_empty() {
         return "no process was watched".to_owned();
     }
-    let (who, pids) = processes(snapshot);
+    let (who, pids) = match snapshot.nodes.is_empty() {
+        true => processes(snapshot),
+        false => (processes_of_nodes(snapshot), String::new()),
+    };
     let mpi = match &job.mpi {
         Some((name, Some(version))) => format!(", {name} {version}"),
         Some((name, None)) => format!(", {name}"),
@@ -40,7 +43,7 @@ pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
         (1, pids),
         (3, mpi),
         (0, user.unwrap_or_default()),
-        (4, format!(", {}", place(snapshot))),
+        (4, place(snapshot)),
     ];
     let without = |least: usize| -> String {
         let kept = parts.iter().filter(|(matters, _)| *matters >= least);
@@ -76,13 +79,30 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
     (who, pids)
 }
 
+/// The number of processes on all nodes, and the nodes.
+fn processes_of_nodes(snapshot: &Snapshot) -> String {
+    let (there, job) = (snapshot.processes.len(), &snapshot.job);
+    let who = match (job.mpi.is_some(), job.size) {
+        (true, Some(size)) if size != there => format!("{there} of {size} ranks"),
+        (true, _) => plural(there, "rank"),
+        (false, _) => plural(there, "process"),
+    };
+    let hosts = snapshot.nodes.iter().map(|node| node.host.as_str());
+    let nodes = plural(snapshot.nodes.len(), "node");
+    format!("{who} on {nodes} ({})", profile::node_list(hosts))
+}
+
+/// What a job on several nodes shows is in the number of its processes.
 fn place(snapshot: &Snapshot) -> String {
+    if !snapshot.nodes.is_empty() {
+        return String::new();
+    }
     let nodes = snapshot.processes.iter();
     let nodes: BTreeSet<&String> = nodes.filter_map(|process| process.host.as_ref()).collect();
     match nodes.len() {
-        0 => "this node only".to_owned(),
-        1 => format!("node {}", snapshot.job.host),
-        nodes => format!("{nodes} nodes"),
+        0 => ", this node only".to_owned(),
+        1 => format!(", node {}", snapshot.job.host),
+        nodes => format!(", {nodes} nodes"),
     }
 }
 

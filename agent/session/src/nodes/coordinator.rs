@@ -27,7 +27,6 @@ const HOST_MAX: usize = 64;
 pub struct CoordinatorSetup {
     pub build: String,
     pub host: String,
-    pub program: String,
     /// Ranks on this machine, and the ranks of the job's world.
     pub ranks: BTreeSet<u32>,
     pub size: Option<u32>,

@@ -52,6 +52,15 @@ impl Node {
         }
     }
 
+    /// The answer to a ping, which is sent at once.
+    pub fn pong(sent_ns: u64, now_ns: u64) -> Up {
+        Up::Pong {
+            sent_ns,
+            received_ns: now_ns,
+            answered_ns: now_ns,
+        }
+    }
+
     /// Whether a report may be made: the one before is acknowledged. Until then everything is merged.
     pub fn is_due(&self, now_ns: u64) -> bool {
         self.outstanding.is_none() && now_ns.saturating_sub(self.sent_ns) >= REPORT_NS
@@ -110,7 +119,10 @@ impl Node {
         };
         self.heard_ns = now_ns;
         match down {
-            Down::Ping { sent_ns } => pong(sent_ns, now_ns).map(NodeEffect::Send).into_iter().collect(),
+            Down::Ping { sent_ns } => {
+                let pong = Node::pong(sent_ns, now_ns).encode();
+                pong.into_iter().map(NodeEffect::Send).collect()
+            }
             Down::Acknowledged {
                 sequence,
                 schedule,
@@ -142,14 +154,4 @@ impl Node {
             })
             .collect()
     }
-}
-
-/// The answer to a ping; it is answered at once.
-pub(super) fn pong(sent_ns: u64, now_ns: u64) -> Option<Vec<u8>> {
-    let answer = Up::Pong {
-        sent_ns,
-        received_ns: now_ns,
-        answered_ns: now_ns,
-    };
-    answer.encode().ok()
 }

@@ -213,6 +213,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
         program,
         // The processes have not begun, so no numbers are urgent.
         real_time: None,
+        nodes: None,
     };
     // If the parent is gone, the message is lost; but then the input has ended, and the session ends too.
     let armed = || {
