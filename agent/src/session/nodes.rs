@@ -7,7 +7,7 @@ use job::monotonic_ns;
 use profile::{NodeNumbers, Snapshot};
 use session::nodes::{Coordinator, CoordinatorEffect, Node, NodeEffect};
 
-use super::{Session, parts::Event};
+use super::Session;
 use crate::nodes::{Carried, Carrier, Link};
 
 /// How long the end waits for the last reports of nodes, or for the answer to one.
@@ -129,7 +129,7 @@ impl Session {
             match effect {
                 NodeEffect::Send(message) => self.send_to(0, &message),
                 NodeEffect::Learn { schedule, offset_ns } => self.rules.learn(&schedule, offset_ns),
-                NodeEffect::End(reason) => self.on(Event::Stop(reason)),
+                NodeEffect::End(reason) => self.parts.end(reason),
             }
         }
     }

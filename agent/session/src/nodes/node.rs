@@ -27,6 +27,8 @@ pub struct Node {
     heard_ns: u64,
     /// Reports that were too long.
     dropped: u64,
+    /// Nothing was heard for too long: no answer is expected any more.
+    is_orphan: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -49,6 +51,7 @@ impl Node {
             sent_ns: 0,
             heard_ns: now_ns,
             dropped: 0,
+            is_orphan: false,
         }
     }
 
@@ -66,9 +69,9 @@ impl Node {
         self.outstanding.is_none() && now_ns.saturating_sub(self.sent_ns) >= REPORT_NS
     }
 
-    /// The last report has arrived, or none is under way.
+    /// The last report has arrived, or none is under way, or no answer is expected.
     pub fn is_settled(&self) -> bool {
-        self.outstanding.is_none()
+        self.outstanding.is_none() || self.is_orphan
     }
 
     /// Makes the next report. The last one is sent whether or not the one before was acknowledged.
@@ -142,6 +145,7 @@ impl Node {
     /// Sends a report again, and ends the session if nothing is heard.
     pub fn tick(&mut self, now_ns: u64) -> Vec<NodeEffect> {
         if now_ns.saturating_sub(self.heard_ns) >= self.orphan_ns {
+            self.is_orphan = true;
             return vec![NodeEffect::End(ORPHANED)];
         }
         let is_late = now_ns.saturating_sub(self.sent_ns) >= RESEND_NS;

@@ -284,7 +284,9 @@ fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itse
     );
     assert_eq!(shown(&coordinator, 53 * S).functions()[0].calls, 18);
     assert_eq!(node.tick(70 * S).len(), 1);
+    assert!(!node.is_settled());
     assert_eq!(node.tick(71 * S), [NodeEffect::End(ORPHANED)]);
+    assert!(node.is_settled(), "no answer is expected");
 }
 
 /// The ranks of a machine compute for these parts of a second.
