@@ -39,6 +39,9 @@ mod refused;
 // Jobs of a real Slurm, whose nodes each see a part of a job.
 mod slurm;
 
+// A job on two machines, seen as one.
+mod nodes;
+
 // Kinds of programs: without symbols, with MPI linked statically, in containers, and after exec.
 mod inputs;
 

@@ -54,8 +54,10 @@ pub struct Agent {
 }
 
 /// A command that enters the namespaces of the process `node`.
-fn enter(node: &str) -> [&str; 7] {
-    ["nsenter", "--pid", "--mount", "--uts", "--target", node, "--"]
+fn enter(node: &str) -> [&str; 8] {
+    [
+        "nsenter", "--pid", "--mount", "--uts", "--net", "--target", node, "--",
+    ]
 }
 
 impl Agent {
@@ -108,6 +110,19 @@ impl Agent {
         let mut agent = Agent::start_by(&enter(&node.to_string()), arguments, folder, None)?;
         let code = agent.wait(Duration::from_secs(60))?;
         Ok((code, agent.lines.text()))
+    }
+
+    /// Starts a command in the namespaces of `node`.
+    pub fn start_in_node(node: u32, arguments: &[&str]) -> Outcome<Agent> {
+        Agent::start_by(&enter(&node.to_string()), arguments, tempfile::tempdir()?, None)
+    }
+
+    /// Sends a signal to the agent of a node: `nsenter` does not pass it on.
+    pub fn signal_in_node(&self, command: &str, signal: Signal) -> Outcome {
+        let members = family::descendants(self.pid());
+        let member = members.iter().find(|member| member.has_word(command));
+        member.ok_or("the agent of the node has ended")?.signal(signal);
+        Ok(())
     }
 
     /// Actuators of this agent. The process that writes the report file is not one of them.

@@ -39,11 +39,17 @@ impl Member {
         command.split(|byte| *byte == 0).any(|of| of == word.as_bytes())
     }
 
+    /// Whether an argument of its command line contains this.
+    pub fn has_part(&self, part: &str) -> bool {
+        let command = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&command).contains(part)
+    }
+
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid as i32).filter(|_| self.is_alive()) {
             // The process may have ended already.
             let _ = kill_process(pid, signal);

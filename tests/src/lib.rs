@@ -4,7 +4,8 @@
 //! tests run at the same time, `programs` compiles the programs of `programs/`, `lines` waits for output, `line_program` has programs that answer by line,
 //! `family` ends process trees, `job` starts programs under an MPI launcher, `knobs` has a program with
 //! variables to change and users with exact rights, `underload` a program with many threads that check their
-//! results, `agent` starts `tuneagent`, `lammps` and `gromacs` start the real programs, `crowd` runs several
+//! results, `agent` starts `tuneagent`, `bed` makes two
+//! machines of this one, `lammps` and `gromacs` start the real programs, `crowd` runs several
 //! programs on the same cores, `repairs` has the cases of the run-time rules, `prometheus` a Prometheus
 //! server, `screen` a terminal, `browser` Chromium, `firefox` Firefox, `slurm` a Slurm with several nodes, `sight` the time
 //! until first numbers are shown, `usage` the resources of a process, `wait` waits for a state with a bound.
@@ -15,6 +16,7 @@
 //! The tests are in `e2e/`. The demo (`cargo xtask demo`) uses this harness, too.
 
 pub mod agent;
+pub mod bed;
 pub mod browser;
 pub mod crowd;
 pub mod family;

@@ -138,6 +138,7 @@ const NEEDS: &[Need] = needs! {
     Package("firefox-esr") [Test] "the page in a second browser";
     Package("fonts-dejavu-core") [Test] "its letters";
     Package("tmux") [Test] "a terminal for the live view, looked at by the tests";
+    Package("nats-server") [Test] "messages between the machines of a job; not started as a service";
     Package("slurm-wlm") [Test] "a real Slurm, over nodes that see a part of a job; not started as a service";
     Package("munge") [Test] "what Slurm's daemons recognise each other by";
     Package("bpftrace") [Bench] "what probes cost with it, beside ours";

@@ -232,9 +232,16 @@ impl Coordinator {
             return Vec::new();
         };
         remote.is_welcome = true;
+        let (hello, incarnation) = (remote.hello.clone(), remote.incarnation);
+        // Another agent counts for the ranks of one that is gone.
+        let is_replaced = |number: &u32, other: &Remote| {
+            let has_same = other.hello.ranks.iter().any(|rank| hello.ranks.contains(rank));
+            *number != node && matches!(other.state, NodeState::Gone | NodeState::Ended) && has_same
+        };
+        self.nodes.retain(|number, other| !is_replaced(number, other));
         self.engine.node_joined(Machine(node));
         let welcome = Down::Welcome(Box::new(Welcome {
-            incarnation: remote.incarnation,
+            incarnation,
             offset_ns,
             rules: self.setup.rules.clone(),
             probe: self.setup.probe.clone(),

@@ -64,10 +64,14 @@ fn coordinator() -> Coordinator {
 
 /// Lets a node join at 50 s; returns what it is sent.
 fn join(coordinator: &mut Coordinator) -> message::Welcome {
-    let mut effects = coordinator.take(1, &Up::Hello(hello()).encode().unwrap(), 50 * S);
+    join_as(1, coordinator)
+}
+
+fn join_as(node: u32, coordinator: &mut Coordinator) -> message::Welcome {
+    let mut effects = coordinator.take(node, &Up::Hello(hello()).encode().unwrap(), 50 * S);
     for exchange in 0.. {
         let now = 50 * S + exchange * MS;
-        let [CoordinatorEffect::Send(1, message)] = &effects[..] else {
+        let [CoordinatorEffect::Send(_, message)] = &effects[..] else {
             panic!("{effects:?}");
         };
         match Down::decode(message).unwrap() {
@@ -79,7 +83,7 @@ fn join(coordinator: &mut Coordinator) -> message::Welcome {
                     received_ns: at,
                     answered_ns: at,
                 };
-                effects = coordinator.take(1, &pong.encode().unwrap(), now + MS);
+                effects = coordinator.take(node, &pong.encode().unwrap(), now + MS);
             }
             other => panic!("{other:?}"),
         }
@@ -287,6 +291,22 @@ fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itse
     assert!(!node.is_settled());
     assert_eq!(node.tick(71 * S), [NodeEffect::End(ORPHANED)]);
     assert!(node.is_settled(), "no answer is expected");
+}
+
+#[test]
+fn another_agent_counts_for_the_ranks_of_one_that_is_gone() {
+    let mut coordinator = coordinator();
+    let mut node = Node::new(&join(&mut coordinator), 10 * S);
+    let report = sent(node.report(&numbers(5), nothing(), false, 11 * S));
+    coordinator.take(1, &report, 51 * S);
+    coordinator.take(1, &Up::Closed.encode().unwrap(), 52 * S);
+    assert_eq!(shown(&coordinator, 52 * S).processes.len(), 2);
+    join_as(2, &mut coordinator);
+    let shown = shown(&coordinator, 53 * S);
+    assert_eq!(
+        (shown.nodes.len(), shown.nodes[1].state, shown.processes.len()),
+        (2, NodeState::Watched, 0)
+    );
 }
 
 /// The ranks of a machine compute for these parts of a second.
