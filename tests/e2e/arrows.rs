@@ -77,10 +77,16 @@ fn the_crates_of_the_workspace_use_what_is_below_them() -> Outcome {
 }
 
 pub(crate) fn metadata() -> Outcome<Value> {
+    metadata_with(&[])
+}
+
+/// Metadata of the workspace, with further arguments of cargo.
+pub(crate) fn metadata_with(arguments: &[&str]) -> Outcome<Value> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
     let output = command
         .args(["metadata", "--locked", "--format-version", "1"])
+        .args(arguments)
         .current_dir(root())
         .output()?;
     Ok(serde_json::from_slice(&output.stdout)?)
@@ -129,13 +135,14 @@ diagnostics:
 hint:
 output_name: exit
 report_file: atomic_file output_name rights
+nodes: exit readable rights
 similar_name:
 watchdog: exit
 actuator: heap rights
 rulebook: diagnostics exit output_name
 http:
-session: actuator control exit heap hint http output_name priority readable report_file rulebook similar_name watchdog
-commands: actuator cli control diagnostics exit hint http output_name priority readable report_file rights rulebook session
+session: actuator control exit heap hint http nodes output_name priority readable report_file rulebook similar_name watchdog
+commands: actuator cli control diagnostics exit hint http nodes output_name priority readable report_file rights rulebook session
     atomic_file similar_name
 ";
 
@@ -190,7 +197,7 @@ calls: cost format student
 progress: calls student
 probe: calls glob mpi
 stream_views: format
-snapshot: calls cost os_metrics progress stream_views
+snapshot: calls cost mpi os_metrics progress stream_views
 streams: format snapshot statistics stream_views
 profile: calls cost format mpi os_metrics probe snapshot
 ";
@@ -207,6 +214,7 @@ leave: changes
 requests: leave request
 log: changes leave members request requests
 decision: changes
+nodes: decision request
 parts: changes decision leave log members request requests
 ";
 
@@ -237,7 +245,7 @@ guard: term
 change: guard term
 hit: term value
 window: term
-rule: change diag folds function guard plan read requirements target term value window
+rule: change diag folds function guard measure plan read requirements target term value window
 cpu_shares:
 eval: aggregate change cpu_shares facts folds function hit lang measure rule partial_sum term types value
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term

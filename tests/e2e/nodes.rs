@@ -163,7 +163,7 @@ fn a_killed_agent_a_cut_network_and_a_killed_coordinator_are_said_and_leave_the_
     assert_eq!(code, 0, "{}", second.lines.text());
     assert_has!(
         second.lines.text(),
-        "nothing was heard of the coordinator for the time of --orphan"
+        "nothing arrived from the coordinator for the time of --orphan"
     );
     (0..2).try_for_each(|machine| watched.is_clean(machine))?;
     watched.job.open("go")?;

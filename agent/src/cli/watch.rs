@@ -46,7 +46,8 @@ pub struct AttachArgs {
         help_heading = "Other machines of the job"
     )]
     pub join_file: Vec<PathBuf>,
-    /// How long machines that have joined watch on when nothing is heard of this session
+    /// How long machines that have joined watch on when nothing arrives from this session: 500ms, 10s, 2min or 1h;
+    /// a bare number is seconds
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, requires = "join_file", help_heading = "Other machines of the job")]
     pub orphan: Duration,
     /// Lines instead of the live view

@@ -79,7 +79,7 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
     let joined = ticket
         .map(|ticket| node::Joined::begin(ticket, &job))
         .transpose()?;
-    let rules = match &joined {
+    let mut rules = match &joined {
         Some(joined) => joined.rules(&mut args.watch)?,
         None => rules(&args.watch, can_probe)?,
     };
@@ -98,16 +98,9 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
     }
     let writer = super::history::other_writer(&job, args.watch.apply.is_some());
     let is_locked = writer.is_some();
-    let mut notes: Vec<String> = writer.into_iter().collect();
-    notes.extend(super::history::left_behind(&job, &typed));
-    notes.extend(stopped(&job));
-    notes.extend(ranks_without_mpi(&job));
-    notes.extend(ranks_alone(&job));
-    notes.extend(several_programs(&job, &targets));
-    notes.extend(
-        (compared.contract.is_some() && !has_mpi && args.watch.stages.is_empty())
-            .then(|| NO_CONTRACT.to_owned()),
-    );
+    let mut notes: Vec<String> = writer.into_iter().chain(notes_on(&job, &targets)).collect();
+    let has_no_contract = compared.contract.is_some() && !has_mpi && args.watch.stages.is_empty();
+    notes.extend(has_no_contract.then(|| NO_CONTRACT.to_owned()));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
         Some(refusal) => Some(without_probes(refusal)),
@@ -115,17 +108,7 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();
     notes.extend(lines);
-    let mut rules = rules;
-    let nodes = match joined {
-        Some(joined) => Some(joined.into_role(&mut rules)),
-        None if args.join_file.is_empty() => None,
-        None => Some(node::coordinate(
-            &args,
-            (&job, &mut rules),
-            can_probe,
-            &mut notes,
-        )?),
-    };
+    let nodes = node::role(joined, &args, (&job, &mut rules), can_probe, &mut notes)?;
     let options = Options {
         is_node: matches!(&nodes, Some((NodeRole::Node(_), _))),
         notes,
@@ -139,16 +122,26 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
         cannot_probe,
         ..compared
     };
-    let program = job.program();
     let watched = Watched {
+        program: job.program(),
         job,
         discovery,
         rules,
-        program,
         real_time,
         nodes,
     };
     watched.watch(args.watch, options, || Ok(()))
+}
+
+/// What the user should know of the job.
+fn notes_on(job: &Job, targets: &[String]) -> Vec<String> {
+    let typed = targets.join(" ");
+    let mut notes: Vec<String> = super::history::left_behind(job, &typed).into_iter().collect();
+    notes.extend(stopped(job));
+    notes.extend(ranks_without_mpi(job));
+    notes.extend(ranks_alone(job));
+    notes.extend(several_programs(job, targets));
+    notes
 }
 
 /// # Errors
@@ -298,7 +291,7 @@ impl Watched {
         let session = Session::arm(self.job, self.discovery, self.rules, outputs, options)?;
         give_up().map_err(Failure::not_permitted)?;
         armed()?;
-        session.run(actuator, control, closer, self.real_time, self.nodes)
+        session.run(actuator, (control, self.nodes), closer, self.real_time)
     }
 
     /// Records what rules observe.

@@ -4,15 +4,15 @@ use std::{path::Path, time::Instant};
 
 use clap::Parser;
 use job::{Job, monotonic_ns};
-use session::nodes::message::{Down, Hello, Up, Welcome};
-use session::nodes::{Coordinator, CoordinatorSetup, Node};
+use session::nodes::message::{Down, JoinRequest, Up, Welcome};
+use session::nodes::{Coordinator, CoordinatorSetup, NodeAgent};
 use session::request::Settings;
 
 use super::attach;
 use crate::{
     cli::{AttachArgs, Cli, Command, JoinArgs, VERSION, WatchArgs},
     exit::{CommandResult, Failure},
-    nodes::{Carrier, Order, Ticket},
+    nodes::{Carrier, CarrierOrder, Ticket},
     rulebook::{self, RuleBook},
     session::NodeRole,
 };
@@ -61,8 +61,8 @@ impl Joined {
     pub(super) fn begin(ticket: Ticket, job: &Job) -> Result<Joined, Failure> {
         let host = ticket.host.clone();
         let machine = ticket.node;
-        let mut carrier = Carrier::start(&Order::Join(ticket))?;
-        let hello = Up::Hello(Hello {
+        let mut carrier = Carrier::start(&CarrierOrder::Join(ticket))?;
+        let hello = Up::JoinRequest(JoinRequest {
             build: VERSION.to_owned(),
             host: job::host(),
             ranks: ranks(job).collect(),
@@ -77,7 +77,7 @@ impl Joined {
             let (_, message) = carrier.receive().map_err(silent)?;
             match Down::decode(&message).map_err(Failure::no)? {
                 Down::Ping { sent_ns } => {
-                    let pong = Node::pong(sent_ns, monotonic_ns());
+                    let pong = NodeAgent::pong(sent_ns, monotonic_ns());
                     carrier
                         .send(0, &pong.encode().map_err(Failure::no)?)
                         .map_err(Failure::no)?;
@@ -108,10 +108,25 @@ impl Joined {
         RuleBook::of_coordinator(&self.welcome.rules)
     }
 
-    pub(super) fn into_role(self, rules: &mut RuleBook) -> (NodeRole, Carrier) {
+    fn into_role(self, rules: &mut RuleBook) -> (NodeRole, Carrier) {
         rules.share((self.machine, self.welcome.incarnation), self.welcome.offset_ns);
-        let node = Node::new(&self.welcome, monotonic_ns());
+        let node = NodeAgent::new(&self.welcome, monotonic_ns());
         (NodeRole::Node(Box::new(node)), self.carrier)
+    }
+}
+
+/// The role of a session of `attach`: that of a node that has joined, a coordinator's, or none on one machine.
+pub(super) fn role(
+    joined: Option<Joined>,
+    args: &AttachArgs,
+    (job, rules): (&Job, &mut RuleBook),
+    can_probe: bool,
+    notes: &mut Vec<String>,
+) -> Result<Option<(NodeRole, Carrier)>, Failure> {
+    match joined {
+        Some(joined) => Ok(Some(joined.into_role(rules))),
+        None if args.join_file.is_empty() => Ok(None),
+        None => coordinate(args, (job, rules), can_probe, notes).map(Some),
     }
 }
 
@@ -121,7 +136,7 @@ fn ranks(job: &Job) -> impl Iterator<Item = u32> {
 }
 
 /// Starts what lets other machines join, and writes the join files.
-pub(super) fn coordinate(
+fn coordinate(
     args: &AttachArgs,
     (job, rules): (&Job, &mut RuleBook),
     can_probe: bool,
@@ -146,7 +161,7 @@ pub(super) fn coordinate(
         nodes: u32::try_from(files.len()).unwrap_or(u32::MAX),
     };
     let ticket = Ticket::of_job(VERSION, job.program(), job::host(), job::target_elsewhere(job));
-    let order = Order::Coordinate { files, ticket };
+    let order = CarrierOrder::Coordinate { files, ticket };
     let carrier = Carrier::start(&order)?;
     notes.extend(args.join_file.iter().map(|file| note(file)));
     let coordinator = Coordinator::new(setup, rules.all(), monotonic_ns()).map_err(Failure::not_there)?;

@@ -1,6 +1,6 @@
 //! The carrier: the process that passes messages between a session and the server through which the machines of a job
 //! talk. For a coordinator it also starts that server. It ends with the session, in whatever way that ends, and
-//! tells the coordinator that the node's agent has ended.
+//! reports to the coordinator that the node's agent has ended.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ const BEGIN_WAIT: Duration = Duration::from_secs(30);
 
 /// What the carrier is for.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum CarrierOrder {
     /// Start a server, and write a ticket into each of these files.
     Coordinate {
         files: Vec<PathBuf>,
@@ -57,7 +57,7 @@ pub(crate) struct Carrier {
 
 impl Carrier {
     /// Starts the carrier; returns once messages can travel.
-    pub(crate) fn start(order: &Order) -> Result<Carrier, Failure> {
+    pub(crate) fn start(order: &CarrierOrder) -> Result<Carrier, Failure> {
         let (ours, theirs) = UnixStream::pair().map_err(Failure::no)?;
         ours.set_read_timeout(Some(BEGIN_WAIT)).map_err(Failure::no)?;
         let child = Command::new("/proc/self/exe")
@@ -118,13 +118,13 @@ pub(super) fn parsed(head: [u8; HEAD_BYTES]) -> io::Result<(usize, u32)> {
     }
 }
 
-/// The main function of the carrier's process, with the session's socket as standard input. It tells the session why
+/// The main function of the carrier's process, with the session's socket as standard input. It reports to the session why
 /// it cannot begin.
 pub(crate) fn serve() -> Result<(), Failure> {
     let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(Failure::no)?;
     let mut stream = UnixStream::from(stdin);
     let (_, order) = receive(&mut stream).map_err(Failure::no)?;
-    let order: Order = serde_json::from_slice(&order).map_err(Failure::no)?;
+    let order: CarrierOrder = serde_json::from_slice(&order).map_err(Failure::no)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -165,9 +165,9 @@ struct Open {
 }
 
 impl Open {
-    async fn begin(order: Order) -> Result<Open, BeginError> {
+    async fn begin(order: CarrierOrder) -> Result<Open, BeginError> {
         match order {
-            Order::Join(ticket) => {
+            CarrierOrder::Join(ticket) => {
                 rights::keep_only(ProgramPart::Carrier)?;
                 let subject = format!("down.{}", ticket.node);
                 Ok(Open {
@@ -177,7 +177,7 @@ impl Open {
                     files: Vec::new(),
                 })
             }
-            Order::Coordinate { files, ticket } => Open::coordinate(files, ticket).await,
+            CarrierOrder::Coordinate { files, ticket } => Open::coordinate(files, ticket).await,
         }
     }
 
@@ -228,7 +228,8 @@ impl Open {
         let (mut from, mut to) = tokio::net::UnixStream::from_std(stream)?.into_split();
         let mut ended = self.server.as_ref().map(|server| Readable::end_of(server.pid()));
         let (sender, mut sent) = tokio::sync::mpsc::channel(8);
-        let reading = tokio::spawn(async move {
+        let mut reading = tokio::task::JoinSet::new();
+        reading.spawn(async move {
             let mut head = [0; HEAD_BYTES];
             while from.read_exact(&mut head).await.is_ok() {
                 let Ok((length, node)) = parsed(head) else { return };
@@ -270,7 +271,7 @@ impl Open {
                 }
             }
         }
-        reading.abort();
+        reading.abort_all();
         if let (Some(node), Ok(closed)) = (self.node, Up::Closed.encode()) {
             self.connection.send(format!("up.{node}"), closed).await;
         }

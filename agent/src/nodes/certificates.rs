@@ -1,5 +1,5 @@
 //! The certificates of one session on several machines. The key of their issuer exists only while they are made, in
-//! memory: nobody can make another one for the same session.
+//! memory: no process can make another one for the same session.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{

@@ -7,18 +7,20 @@ use tokio::{io::Interest, net::UnixStream};
 
 use super::carrier::{CONTROL, Carrier, HEAD_BYTES, framed, parsed};
 
-/// Bytes that wait to be written; messages beyond are lost, and counted.
+/// Bytes that wait to be written; messages beyond are lost, which is said once. Reports are sent again.
 const OUTBOX_MAX: usize = 16 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-pub(crate) struct Link {
+pub(crate) struct CarrierLink {
     stream: UnixStream,
     child: std::process::Child,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
-    /// Messages that were lost because the carrier did not take them.
-    pub(crate) lost: u64,
+    /// Why messages were lost, until it was said.
+    loss: Option<String>,
+    /// That messages were lost was said.
+    has_lost: bool,
     /// The carrier has ended.
     is_over: bool,
 }
@@ -32,16 +34,17 @@ pub(crate) enum Carried {
     Note(String),
 }
 
-impl Link {
+impl CarrierLink {
     /// Must be called inside the tokio runtime.
-    pub(crate) fn new(carrier: Carrier) -> io::Result<Link> {
+    pub(crate) fn new(carrier: Carrier) -> io::Result<CarrierLink> {
         carrier.stream.set_nonblocking(true)?;
-        Ok(Link {
+        Ok(CarrierLink {
             stream: UnixStream::from_std(carrier.stream)?,
             child: carrier.child,
             inbox: Vec::new(),
             outbox: Vec::new(),
-            lost: 0,
+            loss: None,
+            has_lost: false,
             is_over: false,
         })
     }
@@ -49,6 +52,9 @@ impl Link {
     /// The next message. Nothing is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Carried {
         loop {
+            if let Some(loss) = self.loss.take() {
+                return Carried::Note(loss);
+            }
             if let Some(carried) = self.take() {
                 return carried;
             }
@@ -72,7 +78,11 @@ impl Link {
     /// Sends a message, at once or as soon as there is room.
     pub(crate) fn send(&mut self, node: u32, message: &[u8]) {
         if self.outbox.len() + message.len() > OUTBOX_MAX {
-            self.lost += 1;
+            if !std::mem::replace(&mut self.has_lost, true) {
+                let text =
+                    "messages to other machines are lost: the process that carries them does not take them";
+                self.loss = Some(text.to_owned());
+            }
             return;
         }
         self.outbox.extend(framed(node, message));

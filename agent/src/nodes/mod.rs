@@ -11,7 +11,7 @@ mod link;
 mod nats;
 mod ticket;
 
-pub(crate) use carrier::{Carrier, Order, serve};
-pub(crate) use link::{Carried, Link};
+pub(crate) use carrier::{Carrier, CarrierOrder, serve};
+pub(crate) use link::{Carried, CarrierLink};
 pub(crate) use nats::run_server;
 pub(crate) use ticket::Ticket;

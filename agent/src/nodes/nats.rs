@@ -1,5 +1,5 @@
 //! NATS: the one module that knows it. It starts the private server of a session, and carries messages to and from
-//! it by mutual TLS. A node may publish on its own subject and hear what is sent to it, nothing else: the server
+//! it by mutual TLS. A node may publish on its own subject and receive what is sent to it, nothing else: the server
 //! checks that by the name in its certificate.
 
 use std::{
@@ -202,7 +202,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to one of these addresses, and hears `subject`. A connection that breaks is made again, for as long
+    /// Connects to one of these addresses, and subscribes to `subject`. A connection that breaks is made again, for as long
     /// as this exists.
     pub(super) async fn open(
         addresses: &[String],

@@ -50,7 +50,7 @@ impl Ticket {
             let mut text = String::new();
             let source: Box<dyn Read> = match is_stdin {
                 true => Box::new(io::stdin()),
-                false => Box::new(fs::File::open(file)?),
+                false => Box::new(tuner::foreign::open(file)?),
             };
             source.take(BYTES_MAX).read_to_string(&mut text)?;
             Ok(text)

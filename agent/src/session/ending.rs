@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use job::monotonic_ns;
-use profile::Snapshot;
 use report::view;
 
 use super::{
     Session, changes, error, kernel_failure,
     leave::{LeaveEffect, LeaveEvent},
     measuring::Measuring,
+    nodes,
     orders::process_here,
-    outputs::{Outputs, Printout},
+    outputs::{Closing, Printout},
     parts::{self, EffectQueue, Event},
     receipts,
     sources::Sources,
@@ -27,16 +27,6 @@ use crate::{
 /// 20 to 100 ms.
 const DETACH_WAIT: Duration = Duration::from_millis(300);
 
-/// Data that the last steps share.
-#[derive(Default)]
-struct Closing {
-    /// Dropping it removes its socket.
-    control: Option<Control>,
-    snapshot: Snapshot,
-    outputs: Outputs,
-    printout: Option<Printout>,
-}
-
 impl Session {
     /// Leaves, for this reason. Pending requests are answered.
     pub(super) async fn leave(
@@ -46,8 +36,8 @@ impl Session {
     ) -> CommandResult {
         // The client receives its answer before the end.
         tokio::task::yield_now().await;
-        self.liveness.progress.begin(LoopStep::Waiting);
-        self.end_nodes(reason).await;
+        let parts = (&mut self.target, &mut self.rules, &mut self.screen);
+        nodes::end(parts, reason).await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Closing {
             control,
@@ -68,7 +58,8 @@ impl Session {
         while let Some(request) = sources.request() {
             self.answer(request);
         }
-        self.end_as_node(&last.snapshot).await;
+        let parts = (&mut self.target, &mut self.rules, &mut self.screen);
+        nodes::finish(parts, &last.snapshot).await;
         self.screen.end_page(last.snapshot).await;
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),
@@ -109,8 +100,7 @@ impl Session {
             }
             LeaveEffect::Detach => {
                 let began = monotonic_ns();
-                // The kernel may take seconds to ensure that no hit is in progress: a session that is over
-                // does not wait for that.
+                // A session that is over does not wait until the kernel is sure that no hit is in progress.
                 let is_off = self.measuring.probes.detach(DETACH_WAIT);
                 let took_ns = monotonic_ns().saturating_sub(began);
                 LeaveEvent::Detached(is_off.then_some(took_ns))

@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// Carries out the acts that result from switched or removed rules.
-    fn follow(&mut self, acts: Vec<Act>) {
+    pub(super) fn follow(&mut self, acts: Vec<Act>) {
         acts.into_iter().for_each(|act| self.record(act));
         self.give_up();
     }

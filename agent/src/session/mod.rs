@@ -43,7 +43,6 @@ use self::{
     arming::{Requests, setup},
     budget::Budget,
     measuring::{Context, Measuring},
-    nodes::Nodes,
     outputs::Outputs,
     parts::Parts,
     progress::ProgressReader,
@@ -53,13 +52,11 @@ use self::{
     target::WatchedJob,
     views::Views,
 };
-pub(crate) use self::{nodes::NodeRole, options::Options, options::Started, views::job_view};
+pub(crate) use self::{nodes::NodeRole, nodes::Peers, options::Options, options::Started, views::job_view};
 use crate::{
     actuator::Actuator,
-    control::Control,
     exit::{CommandResult, Failure},
     heap,
-    nodes::Carrier,
     priority::RealTimeClass,
     rulebook::{self, RuleBook, Time},
     watchdog,
@@ -79,8 +76,6 @@ pub(crate) struct Session {
     actuation: Actuation,
     screen: Screen,
     liveness: Liveness,
-    /// `None` on one machine.
-    nodes: Option<Nodes>,
 }
 
 impl Session {
@@ -118,7 +113,6 @@ impl Session {
             target,
             rules,
             liveness: Liveness::default(),
-            nodes: None,
         };
         let started = session.measure(|measuring, context| measuring.start(context, now));
         started.map_err(kernel_failure).map(|()| session)
@@ -145,7 +139,6 @@ impl Session {
             parts: &self.parts,
             measuring: &self.measuring,
             rules: &self.rules,
-            coordinator: self.nodes.as_ref().and_then(Nodes::coordinator),
         };
         (&mut self.screen, views)
     }
@@ -155,10 +148,9 @@ impl Session {
     pub(crate) fn run(
         mut self,
         actuator: Option<Actuator>,
-        control: Option<Control>,
+        peers: Peers,
         closer: Closer,
         real_time: Option<RealTimeClass>,
-        nodes: Option<(NodeRole, Carrier)>,
     ) -> CommandResult {
         self.measuring.probes.close_by(closer);
         self.liveness.real_time = real_time;
@@ -177,6 +169,6 @@ impl Session {
             .enable_all()
             .build()
             .map_err(Failure::no)?;
-        runtime.block_on(self.watch(control, nodes))
+        runtime.block_on(self.watch(peers))
     }
 }

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use job::monotonic_ns;
 use profile::{NodeNumbers, Snapshot};
-use session::nodes::{Coordinator, CoordinatorEffect, Node, NodeEffect};
+use session::nodes::{Coordinator, CoordinatorEffect, NodeAgent, NodeEffect};
 
-use super::Session;
-use crate::nodes::{Carried, Carrier, Link};
+use super::{measuring::Context, screen::Screen, target::WatchedJob};
+use crate::{
+    control::Control,
+    nodes::{Carried, Carrier, CarrierLink},
+    rulebook::{Act, RuleBook},
+};
 
 /// How long the end waits for the last reports of nodes, or for the answer to one.
 const LAST_WAIT: Duration = Duration::from_secs(5);
@@ -18,13 +22,18 @@ const CARRIED_WAIT: Duration = Duration::from_secs(2);
 /// What a session is in a job on several machines.
 pub(crate) enum NodeRole {
     Coordinator(Box<Coordinator>),
-    Node(Box<Node>),
+    Node(Box<NodeAgent>),
 }
+
+/// Who talks to a session: its users, and the other machines of the job.
+pub(crate) type Peers = (Option<Control>, Option<(NodeRole, Carrier)>);
 
 /// The role, and the way to the other machines.
 pub(super) struct Nodes {
-    pub(super) role: NodeRole,
-    link: Link,
+    role: NodeRole,
+    link: CarrierLink,
+    /// A node has joined, and its job was not shown yet.
+    has_joined: bool,
 }
 
 impl Nodes {
@@ -32,7 +41,8 @@ impl Nodes {
     pub(super) fn new((role, carrier): (NodeRole, Carrier)) -> std::io::Result<Nodes> {
         Ok(Nodes {
             role,
-            link: Link::new(carrier)?,
+            link: CarrierLink::new(carrier)?,
+            has_joined: false,
         })
     }
 
@@ -41,6 +51,92 @@ impl Nodes {
             NodeRole::Coordinator(coordinator) => Some(coordinator),
             NodeRole::Node(_) => None,
         }
+    }
+
+    /// Takes a message; returns why the session ends, if it does.
+    fn take(
+        &mut self,
+        carried: Carried,
+        (rules, screen): (&mut RuleBook, &mut Screen),
+    ) -> Option<&'static str> {
+        let (of, message) = match carried {
+            Carried::Message(of, message) => (of, message),
+            Carried::Note(text) => {
+                screen.say_when(&text);
+                return None;
+            }
+        };
+        let now_ns = monotonic_ns();
+        match &mut self.role {
+            NodeRole::Coordinator(coordinator) => {
+                let effects = coordinator.take(of, &message, now_ns);
+                self.coordinate(effects, screen);
+                None
+            }
+            NodeRole::Node(node) => {
+                let effects = node.take(&message, now_ns);
+                self.carry_out(effects, rules)
+            }
+        }
+    }
+
+    fn coordinate(&mut self, effects: Vec<CoordinatorEffect>, screen: &mut Screen) {
+        for effect in effects {
+            match effect {
+                CoordinatorEffect::Send(node, message) => self.link.send(node, &message),
+                CoordinatorEffect::Say(text) => screen.say_when(&text),
+                CoordinatorEffect::Joined => self.has_joined = true,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<NodeEffect>, rules: &mut RuleBook) -> Option<&'static str> {
+        let mut end = None;
+        for effect in effects {
+            match effect {
+                NodeEffect::Send(message) => self.link.send(0, &message),
+                NodeEffect::Learn { schedule, offset_ns } => rules.learn(&schedule, offset_ns),
+                NodeEffect::End(reason) => end = Some(reason),
+            }
+        }
+        end
+    }
+
+    /// The report of this node.
+    fn report(&mut self, snapshot: &Snapshot, is_last: bool, rules: &mut RuleBook) {
+        let NodeRole::Node(node) = &mut self.role else {
+            return;
+        };
+        let numbers = NodeNumbers::of(snapshot, |rule| rules.is_of_machine(rule));
+        let effects = node.report(&numbers, rules.report_part(), is_last, monotonic_ns());
+        self.carry_out(effects, rules);
+    }
+
+    fn is_waiting(&self) -> bool {
+        match &self.role {
+            NodeRole::Coordinator(coordinator) => coordinator.is_waiting(),
+            NodeRole::Node(node) => !node.is_settled(),
+        }
+    }
+
+    /// Takes messages until nothing is waited for any more; false if that takes too long.
+    async fn settle(&mut self, (rules, screen): (&mut RuleBook, &mut Screen)) -> bool {
+        let waited = async {
+            while self.is_waiting() {
+                let carried = self.link.next().await;
+                self.take(carried, (rules, screen));
+            }
+        };
+        tokio::time::timeout(LAST_WAIT, waited).await.is_ok()
+    }
+}
+
+/// Whether [`tick`] needs a snapshot: a node reports, or the coordinator shows a job that has grown.
+pub(super) fn is_due(target: &WatchedJob) -> bool {
+    match target.nodes.as_ref().map(|nodes| (&nodes.role, nodes.has_joined)) {
+        None => false,
+        Some((NodeRole::Coordinator(_), has_joined)) => has_joined,
+        Some((NodeRole::Node(node), _)) => node.is_due(monotonic_ns()),
     }
 }
 
@@ -52,140 +148,75 @@ pub(super) async fn next_carried(nodes: &mut Option<Nodes>) -> Carried {
     }
 }
 
-impl Session {
-    /// Takes a message of another machine.
-    pub(super) fn take_carried(&mut self, carried: Carried) {
-        let Some(nodes) = &mut self.nodes else { return };
-        let (node, message) = match carried {
-            Carried::Message(node, message) => (node, message),
-            Carried::Note(text) => return self.screen.say_when(&text),
-        };
-        let now_ns = monotonic_ns();
-        match &mut nodes.role {
-            NodeRole::Coordinator(coordinator) => {
-                let effects = coordinator.take(node, &message, now_ns);
-                self.carry_out_as_coordinator(effects);
+/// Takes a message of another machine.
+pub(super) fn take(context: &mut Context<'_>, carried: Carried) {
+    if let Some(nodes) = &mut context.target.nodes
+        && let Some(reason) = nodes.take(carried, (context.rules, context.screen))
+    {
+        context.parts.end(reason);
+    }
+}
+
+/// At a tick: the coordinator evaluates the rules of the job, a node reports this snapshot, if it is due. Returns the
+/// acts of the job's rules.
+pub(super) fn tick(context: &mut Context<'_>, due: Option<Snapshot>) -> Vec<Act> {
+    let Some(nodes) = &mut context.target.nodes else {
+        return Vec::new();
+    };
+    let now_ns = monotonic_ns();
+    match &mut nodes.role {
+        NodeRole::Coordinator(coordinator) => {
+            let schedule = coordinator.take_own(context.rules.report_part());
+            context.rules.learn(&schedule, 0);
+            let acts = coordinator.evaluate(now_ns);
+            let effects = coordinator.tick(now_ns);
+            nodes.coordinate(effects, context.screen);
+            if let Some(snapshot) = due {
+                nodes.has_joined = false;
+                context.screen.say(&report::view::header(&snapshot));
             }
-            NodeRole::Node(of) => {
-                let effects = of.take(&message, now_ns);
-                self.carry_out_as_node(effects);
+            acts
+        }
+        NodeRole::Node(node) => {
+            let effects = node.tick(now_ns);
+            if let Some(snapshot) = due {
+                nodes.report(&snapshot, false, context.rules);
             }
-        }
-    }
-
-    /// At a tick: the coordinator evaluates the rules of the job, a node reports.
-    pub(super) fn tick_nodes(&mut self) {
-        let now_ns = monotonic_ns();
-        match self.nodes.as_mut().map(|nodes| &mut nodes.role) {
-            None => {}
-            Some(NodeRole::Coordinator(coordinator)) => {
-                let schedule = coordinator.take_own(self.rules.report_part());
-                self.rules.learn(&schedule, 0);
-                let acts = coordinator.evaluate(now_ns);
-                let effects = coordinator.tick(now_ns);
-                acts.into_iter().for_each(|act| self.record(act));
-                self.carry_out_as_coordinator(effects);
+            if let Some(reason) = nodes.carry_out(effects, context.rules) {
+                context.parts.end(reason);
             }
-            Some(NodeRole::Node(node)) => {
-                let mut effects = node.tick(now_ns);
-                if node.is_due(now_ns) {
-                    effects.extend(self.report_as_node(None));
-                }
-                self.carry_out_as_node(effects);
-            }
-        }
-    }
-
-    /// The report of this node; the last one has this snapshot.
-    fn report_as_node(&mut self, last: Option<&Snapshot>) -> Vec<NodeEffect> {
-        let snapshot = match last {
-            Some(snapshot) => snapshot.clone(),
-            None => self.showing().1.snapshot(),
-        };
-        let of_machine = |name: &str| self.rules.is_of_machine(name);
-        let numbers = NodeNumbers::of(&snapshot, of_machine);
-        let part = self.rules.report_part();
-        match self.nodes.as_mut().map(|nodes| &mut nodes.role) {
-            Some(NodeRole::Node(node)) => node.report(&numbers, part, last.is_some(), monotonic_ns()),
-            _ => Vec::new(),
-        }
-    }
-
-    fn carry_out_as_coordinator(&mut self, effects: Vec<CoordinatorEffect>) {
-        for effect in effects {
-            match effect {
-                CoordinatorEffect::Send(node, message) => self.send_to(node, &message),
-                CoordinatorEffect::Say(text) => self.screen.say_when(&text),
-                CoordinatorEffect::Joined => {
-                    let snapshot = self.showing().1.snapshot();
-                    self.screen.say(&report::view::header(&snapshot));
-                }
-            }
-        }
-    }
-
-    fn carry_out_as_node(&mut self, effects: Vec<NodeEffect>) {
-        for effect in effects {
-            match effect {
-                NodeEffect::Send(message) => self.send_to(0, &message),
-                NodeEffect::Learn { schedule, offset_ns } => self.rules.learn(&schedule, offset_ns),
-                NodeEffect::End(reason) => self.parts.end(reason),
-            }
-        }
-    }
-
-    fn send_to(&mut self, node: u32, message: &[u8]) {
-        if let Some(nodes) = &mut self.nodes {
-            nodes.link.send(node, message);
-        }
-    }
-
-    /// At the end, before the last numbers are read: the nodes end, too, and their last numbers are waited for.
-    pub(super) async fn end_nodes(&mut self, reason: &str) {
-        let Some(NodeRole::Coordinator(coordinator)) = self.nodes.as_mut().map(|nodes| &mut nodes.role)
-        else {
-            return;
-        };
-        let effects = coordinator.end(reason);
-        self.carry_out_as_coordinator(effects);
-        let waited = async {
-            while self.is_waiting_for_nodes() {
-                let carried = next_carried(&mut self.nodes).await;
-                self.take_carried(carried);
-            }
-        };
-        if tokio::time::timeout(LAST_WAIT, waited).await.is_err() {
-            self.screen
-                .say_when("not every node has sent its last numbers: those shown are the last that arrived");
-        }
-    }
-
-    fn is_waiting_for_nodes(&self) -> bool {
-        let coordinator = self.nodes.as_ref().and_then(Nodes::coordinator);
-        coordinator.is_some_and(Coordinator::is_waiting)
-    }
-
-    /// At the end of a node: sends the last numbers, and waits until they have arrived. Then the way is closed.
-    pub(super) async fn end_as_node(&mut self, last: &Snapshot) {
-        if let Some(NodeRole::Node(_)) = self.nodes.as_ref().map(|nodes| &nodes.role) {
-            let effects = self.report_as_node(Some(last));
-            self.carry_out_as_node(effects);
-            let answered = async {
-                while self.nodes.as_ref().is_some_and(Nodes::is_unanswered) {
-                    let carried = next_carried(&mut self.nodes).await;
-                    self.take_carried(carried);
-                }
-            };
-            let _ = tokio::time::timeout(LAST_WAIT, answered).await;
-        }
-        if let Some(nodes) = self.nodes.take() {
-            nodes.link.finish(CARRIED_WAIT).await;
+            Vec::new()
         }
     }
 }
 
-impl Nodes {
-    fn is_unanswered(&self) -> bool {
-        matches!(&self.role, NodeRole::Node(node) if !node.is_settled())
+/// At the end, before the last numbers are read: the nodes end, too, and their last numbers are waited for.
+pub(super) async fn end(
+    (target, rules, screen): (&mut WatchedJob, &mut RuleBook, &mut Screen),
+    reason: &str,
+) {
+    let Some(nodes) = &mut target.nodes else { return };
+    let NodeRole::Coordinator(coordinator) = &mut nodes.role else {
+        return;
+    };
+    let effects = coordinator.end(reason);
+    nodes.coordinate(effects, screen);
+    if !nodes.settle((rules, screen)).await {
+        screen.say_when("not every node has sent its last numbers: those shown are the last that arrived");
     }
+}
+
+/// At the end: a node sends its last numbers, and waits until they have arrived. Then the way is closed.
+pub(super) async fn finish(
+    (target, rules, screen): (&mut WatchedJob, &mut RuleBook, &mut Screen),
+    last: &Snapshot,
+) {
+    let Some(mut nodes) = target.nodes.take() else {
+        return;
+    };
+    nodes.report(last, true, rules);
+    if matches!(nodes.role, NodeRole::Node(_)) {
+        nodes.settle((rules, screen)).await;
+    }
+    nodes.link.finish(CARRIED_WAIT).await;
 }

@@ -10,7 +10,7 @@ use std::{
 use profile::{Snapshot, TraceView};
 use report::{Trace, TraceEnd, console, line, render, table};
 
-use crate::{exit::Failure, http, output_name::cannot_be_written, report_file::ReportFile};
+use crate::{control::Control, exit::Failure, http, output_name::cannot_be_written, report_file::ReportFile};
 use profile::error::ErrorText;
 use session::log::LogFile;
 
@@ -264,4 +264,14 @@ fn place(name: Option<&str>, host: &str) -> Result<Option<OutputFile>, Failure> 
             Ok(Some(OutputFile::File(file, name)))
         }
     }
+}
+
+/// Data that the last steps of a session share.
+#[derive(Default)]
+pub(super) struct Closing {
+    /// Dropping it removes its socket.
+    pub(super) control: Option<Control>,
+    pub(super) snapshot: Snapshot,
+    pub(super) outputs: Outputs,
+    pub(super) printout: Option<Printout>,
 }

@@ -16,6 +16,7 @@ use super::{
     ends::{Ends, ProcessEnd},
     kernel_failure,
     members::{Candidate, MemberEvent, MemberProcess, MembersOrigin},
+    nodes::Nodes,
     orders::{pid_here, process_here},
 };
 use crate::{exit::Failure, rulebook::Time};
@@ -45,6 +46,8 @@ pub(super) struct WatchedJob {
     /// Reports when a process ends; set when the loop begins.
     pub(super) ends: Option<Ends>,
     copies: RefCell<BTreeMap<String, FoundCopies>>,
+    /// The other machines of the job; `None` on one machine.
+    pub(super) nodes: Option<Nodes>,
 }
 
 /// The files with a copy of a variable.
@@ -71,6 +74,7 @@ impl WatchedJob {
             family_events: family_events.map_err(kernel_failure)?,
             ends: None,
             copies: RefCell::default(),
+            nodes: None,
         })
     }
 

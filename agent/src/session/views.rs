@@ -24,6 +24,7 @@ use super::{
     greeting::Greeting,
     measuring::{Measuring, functions},
     members::Unmeasured,
+    nodes::Nodes,
     outputs::{OutputError, Outputs},
     parts::{Event, Parts},
     progress::ProgressReader,
@@ -46,8 +47,6 @@ pub(super) struct Views<'a> {
     pub(super) parts: &'a Parts,
     pub(super) measuring: &'a Measuring,
     pub(super) rules: &'a RuleBook,
-    /// `None` on one machine, and on a node.
-    pub(super) coordinator: Option<&'a Coordinator>,
 }
 
 impl<'a> Views<'a> {
@@ -99,10 +98,15 @@ impl<'a> Views<'a> {
             missing: self.missing().into_iter().chain(unknown).collect(),
             nodes: Vec::new(),
         };
-        if let Some(coordinator) = self.coordinator {
+        if let Some(coordinator) = self.coordinator() {
             coordinator.add_to(&mut snapshot, monotonic_ns());
         }
         snapshot
+    }
+
+    /// `None` on one machine, and on a node.
+    fn coordinator(&self) -> Option<&'a Coordinator> {
+        self.target.nodes.as_ref().and_then(Nodes::coordinator)
     }
 
     /// What the contract is compared with, if there is one and a second has passed.
@@ -255,7 +259,7 @@ impl<'a> Views<'a> {
                     numbers_at: self.start.since_armed(),
                     gone_at: None,
                     now: self.advice(&rule),
-                    text: match self.coordinator {
+                    text: match self.coordinator() {
                         Some(coordinator) if coordinator.has_nodes() && coordinator.is_of_machine(&rule) => {
                             format!("{}: {text}", self.start.host)
                         }
@@ -303,7 +307,7 @@ impl<'a> Views<'a> {
 
     pub(super) fn name_call_sites(&self, namer: &mut Namer, view: &mut SequenceView) {
         // The call sites of this machine alone would be taken for those of the job.
-        if self.coordinator.is_some_and(Coordinator::has_nodes) {
+        if self.coordinator().is_some_and(Coordinator::has_nodes) {
             return;
         }
         sequence::name_call_sites(

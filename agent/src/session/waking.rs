@@ -13,7 +13,7 @@ use super::{
     intake::Expected,
     kernel_failure,
     measuring::Measuring,
-    nodes::{NodeRole, Nodes},
+    nodes::{self, Nodes, Peers},
     parts::Event,
     sources::{Sources, Wake},
 };
@@ -21,18 +21,13 @@ use crate::{
     control::Control,
     exit::{CommandResult, Failure},
     heap,
-    nodes::Carrier,
     rulebook::Time,
     watchdog::LoopStep,
 };
 
 impl Session {
-    pub(super) async fn watch(
-        mut self,
-        mut control: Option<Control>,
-        nodes: Option<(NodeRole, Carrier)>,
-    ) -> CommandResult {
-        self.nodes = nodes.map(Nodes::new).transpose().map_err(Failure::no)?;
+    pub(super) async fn watch(mut self, (mut control, nodes): Peers) -> CommandResult {
+        self.target.nodes = nodes.map(Nodes::new).transpose().map_err(Failure::no)?;
         let ended = self.target.watch_ends(&self.measuring.profile.processes);
         let times = (self.options.duration, self.screen.series_period());
         let ends = (ended, self.actuation.queue.as_ref());
@@ -44,9 +39,8 @@ impl Session {
         sources.keys = screen.begin(&views, Time(monotonic_ns()))?;
         loop {
             let due = self.measuring.due(self.polls(), self.actuation.predicts());
-            let wake = sources
-                .next(due, (&mut self.actuation.queue, &mut self.nodes))
-                .await;
+            let from = (&mut self.actuation.queue, &mut self.target.nodes);
+            let wake = sources.next(due, from).await;
             self.liveness.begin(wake.step(), monotonic_ns());
             let was_tick = matches!(wake, Wake::Tick);
             self.wake(wake).map_err(kernel_failure)?;
@@ -70,7 +64,7 @@ impl Session {
             Wake::Receipt(receipt) => self.receive(receipt),
             Wake::Input(Some(input)) => self.take_input(input),
             Wake::Input(None) => self.screen.end_live(),
-            Wake::Carried(carried) => self.take_carried(carried),
+            Wake::Carried(carried) => self.measure(|_, context| nodes::take(context, carried)),
             Wake::Request(request, to) => self.answer((request, to)),
             Wake::Poll => self.poll_hits()?,
             Wake::Due(expected) => self.look_out(expected)?,
@@ -111,7 +105,9 @@ impl Session {
         self.measure(Measuring::look_for_members)?;
         let report = self.showing().1.due_report();
         self.measure(|measuring, context| measuring.judge_contract(report, context));
-        self.tick_nodes();
+        let due = nodes::is_due(&self.target).then(|| self.showing().1.snapshot());
+        let acts = self.measure(|_, context| nodes::tick(context, due));
+        self.follow(acts);
         let (screen, views) = self.showing();
         screen.show(&views, Time(monotonic_ns()));
         if self.measure(Measuring::has_become_idle) {

@@ -1,9 +1,9 @@
 //! The part of the evaluation on the nodes of the processes: hits go in, partial results come out.
 //!
-//! Only tests use this module today: node agents are not built (docs/decisions/0010). Sessions evaluate all
-//! rules in one engine on one machine.
+//! A session on several machines uses it on each of them, its coordinator's included (`agent/session/src/nodes`); on one
+//! machine all rules are evaluated in one engine.
 //!
-//! A node agent would pass observations of its own processes to its [`Node`], and from time to time the
+//! The agent of a node passes observations of its own processes to its [`Node`], and from time to time the
 //! resulting [`Report`] to the coordinator's [`Engine`](crate::Engine). Hits that carry the key of their
 //! instance are folded here, so that a report has one state for each instance and fold, for any number of hits
 //! and processes; it has one for each process where a formula needs that. Windows of a length are folded here,

@@ -1,6 +1,5 @@
 //! The place at which each fold of a rule can be computed: as close to the hits as the merge law of
-//! aggregates permits. Today the agent of a session computes all folds that are not placed in the kernel:
-//! node agents and a coordinator are not built (docs/decisions/0010).
+//! aggregates permits. On one machine the agent of a session computes all folds that are not placed in the kernel.
 
 use super::keyed_intake::ByKey;
 use super::timed_plan::TimedPlan;

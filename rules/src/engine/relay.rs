@@ -1,7 +1,7 @@
 //! Reports on their way from the nodes to the coordinator: each hop of a tree merges what it gets, and sends it
 //! again until the coordinator has acknowledged it.
 //!
-//! Only tests use this module today: node agents are not built (docs/decisions/0010).
+//! Only tests merge reports of several nodes today: nodes report to the coordinator directly, there are no relays.
 
 use std::collections::BTreeMap;
 

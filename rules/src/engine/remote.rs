@@ -1,7 +1,5 @@
 //! The coordinator's part of an evaluation over several nodes: takes the reports of [`super::node`], and
 //! makes the schedules.
-//!
-//! Only tests use this module today: node agents and a coordinator are not built (docs/decisions/0010).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ const NAMED_MAX: usize = 8;
 plan::words! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum NodeState {
-        /// It reports.
+        /// Its reports arrive as they should.
         #[default]
         Watched = "watched",
         /// Nothing arrives from it.

@@ -8,7 +8,7 @@ use profile::{NodeNumbers, NodeState, NodeView, Snapshot};
 use rules::{CheckedRule, Engine, Machine, Output, ProcessId, Report, Time};
 
 use super::clock::{ClockEstimate, Exchange};
-use super::message::{Down, Hello, MemberChange, NodeReport, Up, Welcome};
+use super::message::{Down, JoinRequest, MemberChange, NodeReport, Up, Welcome};
 use super::part::PartReport;
 use crate::Act;
 use crate::request::RuleSource;
@@ -19,7 +19,7 @@ const EXCHANGES_FIRST: usize = 8;
 const PING_NS: u64 = 1_000_000_000;
 /// Pings of a series: a machine that is busy with its own processes answers one of them at once.
 const SERIES: u32 = 4;
-/// A node of which nothing is heard for this time is said to be silent, in nanoseconds.
+/// A node from which nothing arrives for this time is said to be silent, in nanoseconds.
 const SILENT_NS: u64 = 3_000_000_000;
 /// Characters of a host name.
 const HOST_MAX: usize = 64;
@@ -44,7 +44,7 @@ pub struct CoordinatorSetup {
 pub enum CoordinatorEffect {
     /// Send this message to this node.
     Send(u32, Vec<u8>),
-    /// Say this line.
+    /// Say a line that stays on the screen.
     Say(String),
     /// A node has joined: the job is another one than before.
     Joined,
@@ -68,7 +68,7 @@ pub struct Coordinator {
 /// An agent of a node, from its first message.
 #[derive(Debug, Default)]
 struct Remote {
-    hello: Hello,
+    hello: JoinRequest,
     incarnation: u64,
     /// It has the rules.
     is_welcome: bool,
@@ -76,7 +76,7 @@ struct Remote {
     clock: ClockEstimate,
     numbers: Option<NodeNumbers>,
     numbers_at_ns: u64,
-    heard_ns: u64,
+    arrived_ns: u64,
     pinged_ns: u64,
     /// Pings that are left of the present series.
     series: u32,
@@ -116,7 +116,7 @@ impl Coordinator {
             return Vec::new();
         }
         let up = match Up::decode(message) {
-            Ok(Up::Hello(hello)) => return self.hello(node, hello, now_ns),
+            Ok(Up::JoinRequest(hello)) => return self.hello(node, hello, now_ns),
             Ok(up) => up,
             Err(_) => {
                 if let Some(remote) = self.nodes.get_mut(&node) {
@@ -128,9 +128,9 @@ impl Coordinator {
         let Some(remote) = self.nodes.get_mut(&node) else {
             return Vec::new();
         };
-        let mut effects = remote.heard(now_ns);
+        let mut effects = remote.arrived(now_ns);
         match up {
-            Up::Hello(_) => {}
+            Up::JoinRequest(_) => {}
             Up::Pong {
                 sent_ns,
                 received_ns,
@@ -150,7 +150,7 @@ impl Coordinator {
         effects
     }
 
-    fn hello(&mut self, node: u32, mut hello: Hello, now_ns: u64) -> Vec<CoordinatorEffect> {
+    fn hello(&mut self, node: u32, mut hello: JoinRequest, now_ns: u64) -> Vec<CoordinatorEffect> {
         hello.host = hello
             .host
             .chars()
@@ -167,7 +167,7 @@ impl Coordinator {
         let remote = Remote {
             hello,
             incarnation: before.incarnation + 1,
-            heard_ns: now_ns,
+            arrived_ns: now_ns,
             pinged_ns: now_ns,
             refused: before.refused,
             ..Remote::default()
@@ -177,7 +177,7 @@ impl Coordinator {
     }
 
     /// Why a node may not join.
-    fn refusal(&self, node: u32, hello: &Hello) -> Option<String> {
+    fn refusal(&self, node: u32, hello: &JoinRequest) -> Option<String> {
         let setup = &self.setup;
         if self.is_ending {
             return Some(format!("the session of {} is ending", setup.host));
@@ -286,6 +286,7 @@ impl Coordinator {
             }
             if report.is_last {
                 remote.state = NodeState::Ended;
+                effects.extend((!self.is_ending).then(|| Say(remote.end_text())));
             }
             let decoded = Report::decode(&report.rules);
             remote.refused += u64::from(decoded.is_err() && !report.rules.is_empty());
@@ -445,7 +446,7 @@ impl Coordinator {
                 (remote.pinged_ns, remote.series) = (now_ns, SERIES - 1);
                 effects.extend(ping(*node, now_ns));
             }
-            let silent_ns = now_ns.saturating_sub(remote.heard_ns);
+            let silent_ns = now_ns.saturating_sub(remote.arrived_ns);
             if silent_ns >= self.setup.orphan_ns.max(SILENT_NS) {
                 remote.state = NodeState::Gone;
                 left.push(*node);
@@ -499,14 +500,28 @@ impl Coordinator {
 }
 
 impl Remote {
+    /// That its session has ended, and why as far as it is known.
+    fn end_text(&self) -> String {
+        let processes = self.numbers.iter().flat_map(|numbers| &numbers.processes);
+        let left = processes.filter(|process| !process.ended).count();
+        match left {
+            0 => format!("{}: its processes have ended", self.hello.host),
+            left => format!(
+                "{}: its session was ended there; {} not watched any more",
+                self.hello.host,
+                plural(left, "process")
+            ),
+        }
+    }
+
     fn is_awaited(&self) -> bool {
         self.is_welcome && self.state == NodeState::Watched
     }
 
     /// Something has arrived from it.
-    fn heard(&mut self, now_ns: u64) -> Vec<CoordinatorEffect> {
-        let silent_ns = now_ns.saturating_sub(self.heard_ns);
-        self.heard_ns = now_ns;
+    fn arrived(&mut self, now_ns: u64) -> Vec<CoordinatorEffect> {
+        let silent_ns = now_ns.saturating_sub(self.arrived_ns);
+        self.arrived_ns = now_ns;
         if self.state != NodeState::Silent {
             return Vec::new();
         }
@@ -536,12 +551,12 @@ impl Remote {
 fn with_hosts(text: &str, hosts: &BTreeMap<u32, &str>) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let named = words.windows(2).filter(|pair| pair[0] == "rank");
-    let ranks = named.filter_map(|pair| {
-        let number: String = pair[1].chars().take_while(char::is_ascii_digit).collect();
-        number.parse().ok()
-    });
-    let ranks: BTreeSet<u32> = ranks.collect();
-    let known = ranks.iter().filter_map(|rank| Some((rank, hosts.get(rank)?)));
+    let numbers: BTreeSet<&str> = named
+        .map(|pair| pair[1].trim_end_matches(|letter: char| !letter.is_ascii_digit()))
+        .collect();
+    let known = hosts
+        .iter()
+        .filter(|(rank, _)| numbers.contains(rank.to_string().as_str()));
     let known: Vec<String> = known
         .map(|(rank, host)| format!("rank {rank} is on {host}"))
         .collect();

@@ -16,7 +16,7 @@ const NUMBERS_MAX: usize = 1 << 20;
 /// From a node to the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Up {
-    Hello(Hello),
+    JoinRequest(JoinRequest),
     /// Answers a ping, with the times at which it arrived and was answered, by the node's clock.
     Pong {
         sent_ns: u64,
@@ -30,7 +30,7 @@ pub enum Up {
 
 /// Who wants to join.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
+pub struct JoinRequest {
     /// The version of the program.
     pub build: String,
     pub host: String,
@@ -46,7 +46,7 @@ pub struct Hello {
 pub struct NodeReport {
     /// The number that the coordinator gave to this agent.
     pub incarnation: u64,
-    /// From 0.
+    /// Number of the report of this incarnation, from 0.
     pub sequence: u64,
     /// The session of the node has ended: nothing follows.
     pub is_last: bool,
@@ -115,7 +115,7 @@ pub struct Welcome {
 
 /// Why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
+pub enum NodeMessageError {
     #[error("a message has {0} bytes; at most {MESSAGE_MAX} are accepted")]
     TooLong(usize),
     #[error("a message has another format: use the same version of tuneagent on all nodes")]
@@ -127,13 +127,13 @@ pub enum MessageError {
 impl Up {
     /// # Errors
     /// If the message is too long.
-    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+    pub fn encode(&self) -> Result<Vec<u8>, NodeMessageError> {
         encode(self)
     }
 
     /// # Errors
     /// If the message is too long, of another format, or broken.
-    pub fn decode(message: &[u8]) -> Result<Up, MessageError> {
+    pub fn decode(message: &[u8]) -> Result<Up, NodeMessageError> {
         decode(message)
     }
 }
@@ -141,13 +141,13 @@ impl Up {
 impl Down {
     /// # Errors
     /// As [`Up::encode`].
-    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+    pub fn encode(&self) -> Result<Vec<u8>, NodeMessageError> {
         encode(self)
     }
 
     /// # Errors
     /// As [`Up::decode`].
-    pub fn decode(message: &[u8]) -> Result<Down, MessageError> {
+    pub fn decode(message: &[u8]) -> Result<Down, NodeMessageError> {
         decode(message)
     }
 }
@@ -157,12 +157,12 @@ impl NodeReport {
     ///
     /// # Errors
     /// If they are too long to travel.
-    pub fn set_numbers(&mut self, numbers: &NodeNumbers) -> Result<(), MessageError> {
+    pub fn set_numbers(&mut self, numbers: &NodeNumbers) -> Result<(), NodeMessageError> {
         self.numbers = postcard::to_extend(numbers, Vec::new())?;
         match self.numbers.len() {
             bytes if bytes > NUMBERS_MAX => {
                 self.numbers.clear();
-                Err(MessageError::TooLong(bytes))
+                Err(NodeMessageError::TooLong(bytes))
             }
             _ => Ok(()),
         }
@@ -172,27 +172,27 @@ impl NodeReport {
     ///
     /// # Errors
     /// If they are too long or broken.
-    pub fn numbers(&self) -> Result<NodeNumbers, MessageError> {
+    pub fn numbers(&self) -> Result<NodeNumbers, NodeMessageError> {
         if self.numbers.len() > NUMBERS_MAX {
-            return Err(MessageError::TooLong(self.numbers.len()));
+            return Err(NodeMessageError::TooLong(self.numbers.len()));
         }
         let numbers: NodeNumbers = postcard::from_bytes(&self.numbers)?;
         Ok(numbers.bounded())
     }
 }
 
-fn encode(message: &impl Serialize) -> Result<Vec<u8>, MessageError> {
+fn encode(message: &impl Serialize) -> Result<Vec<u8>, NodeMessageError> {
     let bytes = postcard::to_extend(message, vec![FORMAT])?;
     match bytes.len() {
-        bytes if bytes > MESSAGE_MAX => Err(MessageError::TooLong(bytes)),
+        bytes if bytes > MESSAGE_MAX => Err(NodeMessageError::TooLong(bytes)),
         _ => Ok(bytes),
     }
 }
 
-fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, MessageError> {
+fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, NodeMessageError> {
     match message {
-        _ if message.len() > MESSAGE_MAX => Err(MessageError::TooLong(message.len())),
+        _ if message.len() > MESSAGE_MAX => Err(NodeMessageError::TooLong(message.len())),
         [FORMAT, item @ ..] => Ok(postcard::from_bytes(item)?),
-        _ => Err(MessageError::Format),
+        _ => Err(NodeMessageError::Format),
     }
 }

@@ -13,7 +13,7 @@ mod part;
 
 pub use clock::{ClockEstimate, Exchange, NodeClock};
 pub use coordinator::{Coordinator, CoordinatorEffect, CoordinatorSetup};
-pub use node::{Node, NodeEffect};
+pub use node::{NodeAgent, NodeEffect};
 pub use part::{JobPart, PartReport};
 
 #[cfg(test)]

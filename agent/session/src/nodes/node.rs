@@ -13,21 +13,21 @@ const RESEND_NS: u64 = 2_000_000_000;
 
 /// Why the session of a node ends.
 pub(super) const BY_COORDINATOR: &str = "the coordinator has ended the session";
-pub(super) const ORPHANED: &str = "nothing was heard of the coordinator for the time of --orphan";
+pub(super) const ORPHANED: &str = "nothing arrived from the coordinator for the time of --orphan";
 
 #[derive(Debug)]
-pub struct Node {
+pub struct NodeAgent {
     incarnation: u64,
     orphan_ns: u64,
     sequence: u64,
     /// The report that is not acknowledged.
     outstanding: Option<Vec<u8>>,
     sent_ns: u64,
-    /// When the coordinator was heard last.
-    heard_ns: u64,
+    /// When a message of the coordinator arrived last.
+    arrived_ns: u64,
     /// Reports that were too long.
     dropped: u64,
-    /// Nothing was heard for too long: no answer is expected any more.
+    /// Nothing arrived for too long: no answer is expected any more.
     is_orphan: bool,
 }
 
@@ -41,15 +41,15 @@ pub enum NodeEffect {
     End(&'static str),
 }
 
-impl Node {
-    pub fn new(welcome: &Welcome, now_ns: u64) -> Node {
-        Node {
+impl NodeAgent {
+    pub fn new(welcome: &Welcome, now_ns: u64) -> NodeAgent {
+        NodeAgent {
             incarnation: welcome.incarnation,
             orphan_ns: welcome.orphan_ns,
             sequence: 0,
             outstanding: None,
             sent_ns: 0,
-            heard_ns: now_ns,
+            arrived_ns: now_ns,
             dropped: 0,
             is_orphan: false,
         }
@@ -120,10 +120,10 @@ impl Node {
         let Ok(down) = Down::decode(message) else {
             return Vec::new();
         };
-        self.heard_ns = now_ns;
+        self.arrived_ns = now_ns;
         match down {
             Down::Ping { sent_ns } => {
-                let pong = Node::pong(sent_ns, now_ns).encode();
+                let pong = NodeAgent::pong(sent_ns, now_ns).encode();
                 pong.into_iter().map(NodeEffect::Send).collect()
             }
             Down::Acknowledged {
@@ -142,9 +142,9 @@ impl Node {
         }
     }
 
-    /// Sends a report again, and ends the session if nothing is heard.
+    /// Sends a report again, and ends the session if nothing arrives.
     pub fn tick(&mut self, now_ns: u64) -> Vec<NodeEffect> {
-        if now_ns.saturating_sub(self.heard_ns) >= self.orphan_ns {
+        if now_ns.saturating_sub(self.arrived_ns) >= self.orphan_ns {
             self.is_orphan = true;
             return vec![NodeEffect::End(ORPHANED)];
         }

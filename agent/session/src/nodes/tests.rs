@@ -6,7 +6,7 @@ use profile::{FunctionTotals, NodeNumbers, NodeState, ProcessView, Snapshot};
 use proptest::prelude::*;
 use rules::{CheckedRule, Measure, Observation, ProcessFacts, ProcessId, RuleFile, Subject, Time};
 
-use super::message::{Down, Hello, Up};
+use super::message::{Down, JoinRequest, Up};
 use super::node::{BY_COORDINATOR, ORPHANED};
 use super::*;
 use crate::Act;
@@ -48,8 +48,8 @@ fn setup() -> CoordinatorSetup {
     }
 }
 
-fn hello() -> Hello {
-    Hello {
+fn hello() -> JoinRequest {
+    JoinRequest {
         build: "1".to_owned(),
         host: "b".to_owned(),
         ranks: vec![2, 3],
@@ -68,7 +68,7 @@ fn join(coordinator: &mut Coordinator) -> message::Welcome {
 }
 
 fn join_as(node: u32, coordinator: &mut Coordinator) -> message::Welcome {
-    let mut effects = coordinator.take(node, &Up::Hello(hello()).encode().unwrap(), 50 * S);
+    let mut effects = coordinator.take(node, &Up::JoinRequest(hello()).encode().unwrap(), 50 * S);
     for exchange in 0.. {
         let now = 50 * S + exchange * MS;
         let [CoordinatorEffect::Send(_, message)] = &effects[..] else {
@@ -139,7 +139,7 @@ fn a_node_that_joins_has_the_offset_of_its_clock_and_is_shown_with_its_bound() {
     let mut coordinator = coordinator();
     let welcome = join(&mut coordinator);
     assert_eq!((welcome.offset_ns, welcome.incarnation), (BEHIND as i64, 1));
-    let mut node = Node::new(&welcome, 10 * S);
+    let mut node = NodeAgent::new(&welcome, 10 * S);
     let report = sent(node.report(&numbers(5), nothing(), false, 11 * S));
     assert!(!node.is_due(20 * S), "it is not acknowledged");
     let effects = coordinator.take(1, &report, 51 * S);
@@ -164,7 +164,7 @@ fn a_node_that_joins_has_the_offset_of_its_clock_and_is_shown_with_its_bound() {
 #[test]
 fn a_report_that_arrives_twice_or_is_lost_counts_once_and_is_sent_until_it_is_acknowledged() {
     let mut coordinator = coordinator();
-    let mut node = Node::new(&join(&mut coordinator), 10 * S);
+    let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
     let lost = sent(node.report(&numbers(5), nothing(), false, 11 * S));
     assert_eq!(node.tick(12 * S), []);
     let again = sent(node.tick(13 * S));
@@ -188,21 +188,21 @@ fn a_report_that_arrives_twice_or_is_lost_counts_once_and_is_sent_until_it_is_ac
 fn who_may_not_join_is_said_why() {
     for (change, expected) in [
         (
-            Hello {
+            JoinRequest {
                 build: "2".into(),
                 ..hello()
             },
             "install the same version on both",
         ),
         (
-            Hello {
+            JoinRequest {
                 ranks: vec![1],
                 ..hello()
             },
             "rank 1 is watched on a already",
         ),
         (
-            Hello {
+            JoinRequest {
                 size: Some(8),
                 ..hello()
             },
@@ -210,7 +210,7 @@ fn who_may_not_join_is_said_why() {
         ),
     ] {
         let mut coordinator = coordinator();
-        let effects = coordinator.take(1, &Up::Hello(change).encode().unwrap(), 50 * S);
+        let effects = coordinator.take(1, &Up::JoinRequest(change).encode().unwrap(), 50 * S);
         assert!(said(&effects)[0].contains(expected), "{effects:?}");
         let CoordinatorEffect::Send(1, message) = &effects[0] else {
             panic!("{effects:?}")
@@ -219,16 +219,16 @@ fn who_may_not_join_is_said_why() {
     }
     let mut coordinator = coordinator();
     join(&mut coordinator);
-    let effects = coordinator.take(1, &Up::Hello(hello()).encode().unwrap(), 51 * S);
+    let effects = coordinator.take(1, &Up::JoinRequest(hello()).encode().unwrap(), 51 * S);
     assert!(
         said(&effects)[0].contains("its join file is in use by b"),
         "{effects:?}"
     );
-    let other = Hello {
+    let other = JoinRequest {
         host: "c".into(),
         ..hello()
     };
-    let effects = coordinator.take(2, &Up::Hello(other).encode().unwrap(), 51 * S);
+    let effects = coordinator.take(2, &Up::JoinRequest(other).encode().unwrap(), 51 * S);
     assert!(
         said(&effects)[0].contains("rank 2 is watched on b already"),
         "{effects:?}"
@@ -239,7 +239,7 @@ fn who_may_not_join_is_said_why() {
 fn a_silent_node_is_said_to_be_and_its_return_and_its_end_too() {
     let mut coordinator = coordinator();
     let welcome = join(&mut coordinator);
-    let mut node = Node::new(&welcome, 10 * S);
+    let mut node = NodeAgent::new(&welcome, 10 * S);
     let report = sent(node.report(&numbers(5), nothing(), false, 11 * S));
     coordinator.take(1, &report, 51 * S);
     assert_eq!(said(&coordinator.tick(53 * S)), [""; 0]);
@@ -273,7 +273,7 @@ fn a_silent_node_is_said_to_be_and_its_return_and_its_end_too() {
 #[test]
 fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itself() {
     let mut coordinator = coordinator();
-    let mut node = Node::new(&join(&mut coordinator), 10 * S);
+    let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
     assert!(coordinator.is_waiting());
     let [CoordinatorEffect::Send(1, end)] = &coordinator.end("Ctrl-C")[..] else {
         panic!()
@@ -296,7 +296,7 @@ fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itse
 #[test]
 fn another_agent_counts_for_the_ranks_of_one_that_is_gone() {
     let mut coordinator = coordinator();
-    let mut node = Node::new(&join(&mut coordinator), 10 * S);
+    let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
     let report = sent(node.report(&numbers(5), nothing(), false, 11 * S));
     coordinator.take(1, &report, 51 * S);
     coordinator.take(1, &Up::Closed.encode().unwrap(), 52 * S);
@@ -307,6 +307,19 @@ fn another_agent_counts_for_the_ranks_of_one_that_is_gone() {
         (shown.nodes.len(), shown.nodes[1].state, shown.processes.len()),
         (2, NodeState::Watched, 0)
     );
+}
+
+#[test]
+fn a_node_that_ends_by_itself_is_said_to() {
+    let mut coordinator = coordinator();
+    let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
+    let last = sent(node.report(&numbers(9), nothing(), true, 11 * S));
+    let effects = coordinator.take(1, &last, 52 * S);
+    assert_eq!(
+        said(&effects),
+        ["b: its session was ended there; 2 processes not watched any more"]
+    );
+    assert_eq!(shown(&coordinator, 53 * S).nodes[1].state, NodeState::Ended);
 }
 
 /// The ranks of a machine compute for these parts of a second.
@@ -335,7 +348,7 @@ fn a_rule_is_evaluated_over_the_ranks_of_all_machines() {
         let welcome = join(&mut coordinator);
         let mut own = JobPart::new((0, 0, "a".into()), 0, vec![uneven()]);
         let mut part = JobPart::new((1, 1, "b".into()), welcome.offset_ns, vec![uneven()]);
-        let mut node = Node::new(&welcome, 10 * S);
+        let mut node = NodeAgent::new(&welcome, 10 * S);
         for slot in 0..2 {
             own.joined(ProcessId(slot), ProcessFacts::of_rank(slot), Time(50 * S));
             part.joined(
@@ -385,7 +398,7 @@ proptest! {
             *first = 1;
         }
         let mut coordinator = coordinator();
-        let mut joined = Node::new(&join(&mut coordinator), 10 * S);
+        let mut joined = NodeAgent::new(&join(&mut coordinator), 10 * S);
         let report = sent(joined.report(&numbers(5), nothing(), false, 11 * S));
         coordinator.take(1, &report, 51 * S);
         coordinator.take(node, &garbage, 52 * S);
@@ -400,7 +413,7 @@ proptest! {
     #[test]
     fn changed_messages_are_bounded(at in 0usize..400, byte in any::<u8>()) {
         let mut coordinator = coordinator();
-        let mut node = Node::new(&join(&mut coordinator), 10 * S);
+        let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
         let mut report = sent(node.report(&numbers(5), nothing(), false, 11 * S));
         let length = report.len();
         report[at % length] = byte;
@@ -412,7 +425,7 @@ proptest! {
 #[test]
 fn messages_that_are_too_long_are_not_read_and_ranks_of_others_are_refused() {
     let mut coordinator = coordinator();
-    let mut node = Node::new(&join(&mut coordinator), 10 * S);
+    let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
     coordinator.take(1, &vec![1; message::MESSAGE_MAX + 1], 51 * S);
     let mut foreign = numbers(5);
     foreign.processes[0].rank = Some(0);
