@@ -29,4 +29,4 @@ const JOIN_HELP: &str = "\
 Example, for a job on the machines a and b:
   a:  sudo tuneagent attach PID --join-file b.join
   b:  ssh a sudo cat b.join | sudo tuneagent node join -\n\n\
-Exit codes: 0 the session has ended; 1 the session cannot be reached; 2 it refused this node, or no process of the job is here.";
+Exit codes: 0 the session has ended; 1 the session does not answer; 2 it cannot be reached, it refused this node, or no process of the job is here.";

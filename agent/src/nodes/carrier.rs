@@ -146,6 +146,8 @@ enum BeginError {
     Nats(#[from] NatsError),
     #[error("the certificates of the session could not be made: {0}")]
     Certificates(#[from] rcgen::Error),
+    #[error("--join-file {}: a file of this name is there already; remove it, or give another name", .0.display())]
+    Exists(PathBuf),
     #[error("--join-file {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -160,8 +162,35 @@ struct Open {
     /// The number of the node; `None` for a coordinator.
     node: Option<u32>,
     server: Option<Server>,
-    /// Join files, which are removed at the end if no node has taken them.
-    files: Vec<PathBuf>,
+    _files: JoinFiles,
+}
+
+/// Join files, which are removed at the end if no node has taken them.
+#[derive(Default)]
+struct JoinFiles(Vec<(PathBuf, fs::File)>);
+
+impl JoinFiles {
+    /// Creates the files, which only their owner may read.
+    fn create(paths: Vec<PathBuf>) -> Result<JoinFiles, BeginError> {
+        let mut files = JoinFiles::default();
+        for path in paths {
+            let mut options = fs::OpenOptions::new();
+            match options.write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => files.0.push((path, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(BeginError::Exists(path));
+                }
+                Err(source) => return Err(BeginError::File { path, source }),
+            }
+        }
+        Ok(files)
+    }
+}
+
+impl Drop for JoinFiles {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(path, _)| drop(fs::remove_file(path)));
+    }
 }
 
 impl Open {
@@ -174,7 +203,7 @@ impl Open {
                     connection: Connection::open(&ticket.addresses, &ticket.credential, &subject).await?,
                     node: Some(ticket.node),
                     server: None,
-                    files: Vec::new(),
+                    _files: JoinFiles::default(),
                 })
             }
             CarrierOrder::Coordinate { files, ticket } => Open::coordinate(files, ticket).await,
@@ -182,21 +211,12 @@ impl Open {
     }
 
     async fn coordinate(files: Vec<PathBuf>, ticket: Ticket) -> Result<Open, BeginError> {
-        let failed = |path: &PathBuf| {
-            let path = path.clone();
-            move |source| BeginError::File { path, source }
-        };
-        let mut open = Vec::new();
-        for path in &files {
-            let mut options = fs::OpenOptions::new();
-            let created = options.write(true).create_new(true).mode(0o600).open(path);
-            open.push(created.map_err(failed(path))?);
-        }
+        let mut created = JoinFiles::create(files)?;
         rights::keep_only(ProgramPart::Carrier)?;
         let own: Vec<String> = addresses::own().iter().map(ToString::to_string).collect();
         let mut names = own.clone();
         names.extend(["127.0.0.1".to_owned(), ticket.host.clone()]);
-        let nodes = u32::try_from(files.len()).unwrap_or(u32::MAX);
+        let nodes = u32::try_from(created.0.len()).unwrap_or(u32::MAX);
         let certificates = certificates::make(names, nodes)?;
         let server = Server::start(&certificates)?;
         let port = server.port;
@@ -204,7 +224,7 @@ impl Open {
         let connection = Connection::open(&local, &certificates.coordinator, "up.*").await?;
         let reached: Vec<String> = own.iter().map(|address| format!("{address}:{port}")).collect();
         let credentials = certificates.nodes.into_iter();
-        for (((path, mut file), credential), node) in files.iter().zip(open).zip(credentials).zip(1..) {
+        for (((path, file), credential), node) in created.0.iter_mut().zip(credentials).zip(1..) {
             let ticket = Ticket {
                 addresses: reached.clone(),
                 node,
@@ -212,13 +232,17 @@ impl Open {
                 ..ticket.clone()
             };
             let text = serde_json::to_string_pretty(&ticket)? + "\n";
-            file.write_all(text.as_bytes()).map_err(failed(path))?;
+            file.write_all(text.as_bytes())
+                .map_err(|source| BeginError::File {
+                    path: path.clone(),
+                    source,
+                })?;
         }
         Ok(Open {
             connection,
             node: None,
             server: Some(server),
-            files,
+            _files: created,
         })
     }
 
@@ -276,8 +300,37 @@ impl Open {
             self.connection.send(format!("up.{node}"), closed).await;
         }
         self.connection.flush().await;
-        // A file that a node has taken is not there any more.
-        self.files.iter().for_each(|file| drop(fs::remove_file(file)));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn join_files_are_private_and_removed_but_none_that_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let [new, old] = ["new", "old"].map(|name| folder.path().join(name));
+        let files = JoinFiles::create(vec![new.clone()]).unwrap();
+        assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o600);
+        drop(files);
+        fs::write(&old, "mine").unwrap();
+        let refused = JoinFiles::create(vec![new.clone(), old.clone()]);
+        assert!(matches!(refused, Err(BeginError::Exists(path)) if path == old));
+        assert_eq!(
+            (new.exists(), fs::read(&old).unwrap().as_slice()),
+            (false, &b"mine"[..])
+        );
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_not_read() {
+        let head = |length: u32| [length.to_le_bytes(), 7u32.to_le_bytes()].concat();
+        let of = |length| parsed(head(length).try_into().unwrap());
+        assert_eq!(of(5).unwrap(), (5, 7));
+        assert!(of(MESSAGE_MAX as u32 + 1).is_err());
     }
 }
