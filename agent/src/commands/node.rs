@@ -83,6 +83,9 @@ impl Joined {
                         .map_err(Failure::no)?;
                 }
                 Down::Welcome(welcome) => {
+                    let incarnation = welcome.incarnation;
+                    let closed = Up::Closed { incarnation }.encode().map_err(Failure::no)?;
+                    carrier.set_last(&closed).map_err(Failure::no)?;
                     return Ok(Joined {
                         carrier,
                         welcome: *welcome,

@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use session::nodes::message::{MESSAGE_MAX, Up};
+use session::nodes::message::MESSAGE_MAX;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
@@ -81,6 +81,11 @@ impl Carrier {
                 "the process that carries messages between nodes did not begin: {error}"
             ))),
         }
+    }
+
+    /// Sets the message that is sent for a node when this process has ended, in whatever way.
+    pub(crate) fn set_last(&mut self, message: &[u8]) -> io::Result<()> {
+        self.send(CONTROL, message)
     }
 
     /// Sends a message before the session's loop runs.
@@ -162,6 +167,8 @@ struct Open {
     /// The number of the node; `None` for a coordinator.
     node: Option<u32>,
     server: Option<Server>,
+    /// What is sent when the session has closed its end.
+    last: Option<Vec<u8>>,
     _files: JoinFiles,
 }
 
@@ -203,6 +210,7 @@ impl Open {
                     connection: Connection::open(&ticket.addresses, &ticket.credential, &subject).await?,
                     node: Some(ticket.node),
                     server: None,
+                    last: None,
                     _files: JoinFiles::default(),
                 })
             }
@@ -242,6 +250,7 @@ impl Open {
             connection,
             node: None,
             server: Some(server),
+            last: None,
             _files: created,
         })
     }
@@ -273,6 +282,7 @@ impl Open {
             };
             tokio::select! {
                 message = sent.recv() => match message {
+                    Some((CONTROL, message)) => self.last = Some(message),
                     Some((node, message)) => {
                         let subject = match self.node {
                             Some(own) => format!("up.{own}"),
@@ -296,8 +306,8 @@ impl Open {
             }
         }
         reading.abort_all();
-        if let (Some(node), Ok(closed)) = (self.node, Up::Closed.encode()) {
-            self.connection.send(format!("up.{node}"), closed).await;
+        if let Some((node, last)) = self.node.zip(self.last.take()) {
+            self.connection.send(format!("up.{node}"), last).await;
         }
         self.connection.flush().await;
         Ok(())

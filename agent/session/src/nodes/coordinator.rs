@@ -145,7 +145,7 @@ impl Coordinator {
                 effects.extend(self.after_exchange(node, now_ns));
             }
             Up::Report(report) => effects.extend(self.report(node, report, now_ns)),
-            Up::Closed => effects.extend(self.closed(node, now_ns)),
+            Up::Closed { incarnation } => effects.extend(self.closed(node, incarnation, now_ns)),
         }
         effects
     }
@@ -370,8 +370,9 @@ impl Coordinator {
         }
     }
 
-    fn closed(&mut self, node: u32, now_ns: u64) -> Vec<CoordinatorEffect> {
-        let Some(remote) = self.nodes.get_mut(&node) else {
+    fn closed(&mut self, node: u32, incarnation: u64, now_ns: u64) -> Vec<CoordinatorEffect> {
+        let remote = self.nodes.get_mut(&node);
+        let Some(remote) = remote.filter(|remote| remote.incarnation == incarnation) else {
             return Vec::new();
         };
         if matches!(remote.state, NodeState::Ended | NodeState::Gone) {

@@ -24,8 +24,10 @@ pub enum Up {
         answered_ns: u64,
     },
     Report(NodeReport),
-    /// The agent of the node has ended, in whatever way.
-    Closed,
+    /// The agent with this incarnation has ended, in whatever way.
+    Closed {
+        incarnation: u64,
+    },
 }
 
 /// Who wants to join.

@@ -137,8 +137,9 @@ impl NodeAgent {
                 let schedule = Schedule::decode(&schedule).unwrap_or_default();
                 vec![NodeEffect::Learn { schedule, offset_ns }]
             }
-            Down::End(_) | Down::Refused(_) => vec![NodeEffect::End(BY_COORDINATOR)],
-            Down::Welcome(_) => Vec::new(),
+            Down::End(_) => vec![NodeEffect::End(BY_COORDINATOR)],
+            // Of another agent that tries to join with the same credential.
+            Down::Welcome(_) | Down::Refused(_) => Vec::new(),
         }
     }
 

@@ -112,6 +112,10 @@ fn nothing() -> PartReport {
     JobPart::new((1, 1, "b".to_owned()), 0, vec![uneven()]).report()
 }
 
+fn closed(incarnation: u64) -> Vec<u8> {
+    Up::Closed { incarnation }.encode().unwrap()
+}
+
 fn sent(effects: Vec<NodeEffect>) -> Vec<u8> {
     match effects.into_iter().next() {
         Some(NodeEffect::Send(message)) => message,
@@ -218,8 +222,13 @@ fn who_may_not_join_is_said_why() {
         assert!(matches!(Down::decode(message), Ok(Down::Refused(why)) if why.contains(expected)));
     }
     let mut coordinator = coordinator();
-    join(&mut coordinator);
+    let welcome = join(&mut coordinator);
     let effects = coordinator.take(1, &Up::JoinRequest(hello()).encode().unwrap(), 51 * S);
+    let CoordinatorEffect::Send(1, message) = &effects[0] else {
+        panic!("{effects:?}")
+    };
+    let mut first = NodeAgent::new(&welcome, 10 * S);
+    assert_eq!(first.take(message, 11 * S), [], "it is for the other agent");
     assert!(
         said(&effects)[0].contains("its join file is in use by b"),
         "{effects:?}"
@@ -263,7 +272,12 @@ fn a_silent_node_is_said_to_be_and_its_return_and_its_end_too() {
         "of the agent before"
     );
     assert_eq!(shown(&coordinator, 122 * S).nodes[1].refused, 1);
-    let effects = coordinator.take(1, &Up::Closed.encode().unwrap(), 123 * S);
+    assert_eq!(
+        said(&coordinator.take(1, &closed(1), 123 * S)),
+        [""; 0],
+        "of the agent before"
+    );
+    let effects = coordinator.take(1, &closed(2), 123 * S);
     assert!(
         said(&effects)[0].starts_with("b: its agent has died; 2 processes there are"),
         "{effects:?}"
@@ -282,10 +296,7 @@ fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itse
     let last = sent(node.report(&numbers(9), nothing(), true, 11 * S));
     coordinator.take(1, &last, 52 * S);
     assert!(!coordinator.is_waiting());
-    assert_eq!(
-        said(&coordinator.take(1, &Up::Closed.encode().unwrap(), 53 * S)),
-        [""; 0]
-    );
+    assert_eq!(said(&coordinator.take(1, &closed(1), 53 * S)), [""; 0]);
     assert_eq!(shown(&coordinator, 53 * S).functions()[0].calls, 18);
     assert_eq!(node.tick(70 * S).len(), 1);
     assert!(!node.is_settled());
@@ -299,7 +310,7 @@ fn another_agent_counts_for_the_ranks_of_one_that_is_gone() {
     let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
     let report = sent(node.report(&numbers(5), nothing(), false, 11 * S));
     coordinator.take(1, &report, 51 * S);
-    coordinator.take(1, &Up::Closed.encode().unwrap(), 52 * S);
+    coordinator.take(1, &closed(1), 52 * S);
     assert_eq!(shown(&coordinator, 52 * S).processes.len(), 2);
     join_as(2, &mut coordinator);
     let shown = shown(&coordinator, 53 * S);
