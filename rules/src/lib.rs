@@ -100,6 +100,7 @@ mod page;
 mod partial_sum;
 pub mod period;
 mod plan;
+pub mod policy;
 pub mod pseudo_random;
 pub mod quantity;
 mod read;

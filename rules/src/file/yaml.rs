@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
             }
         }
         if tree.is_none() {
-            let help = "a rule begins with `rule: its-name`, a contract with `contract: its-name`";
+            let help = "a rule begins with `rule: its-name`, a contract with `contract: its-name`; a policy has an entry such as `watch: own`";
             self.wrong
                 .push(Diagnostic::wrong("E0108", Span::new(0, 0), "the file is empty").help(help));
         }
