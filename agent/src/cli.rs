@@ -15,7 +15,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
     contract::{ContractArgs, ContractCommand, LearnArgs, ScenarioArgs, WatchContractArgs},
-    node::{JoinArgs, NodeCommand},
+    node::{JoinArgs, NodeCommand, ServeArgs},
     rule::{CheckRuleArgs, NewRuleArgs, ReplayArgs, RuleArgs, RuleCommand, SettingArgs},
     session::{AddRuleArgs, SessionCommand},
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},
@@ -102,6 +102,9 @@ pub enum Command {
     Call(CallArgs),
     /// Change the code of a program: `undo` reverts each change
     Patch(PatchArgs),
+    /// Watch for a session on another machine (join), or probe for users without rights (serve)
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Test what works on this machine, and how to fix the rest
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -148,9 +151,6 @@ pub enum Command {
         #[arg(long)]
         sync: bool,
     },
-    /// Watch the ranks of a job on this machine, for a session on another one
-    #[command(subcommand)]
-    Node(NodeCommand),
     /// The process that carries messages between the machines of a job; started by the agent itself, with its socket as
     /// standard input.
     #[command(hide = true)]

@@ -37,6 +37,7 @@ mod readable;
 mod report_file;
 mod rights;
 mod rulebook;
+mod service;
 mod session;
 mod similar_name;
 mod watchdog;

@@ -102,7 +102,7 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
         ..LoadOptions::ONE_PROBE
     };
     let root = FamilyRoot { pid, user, rights: 0 };
-    let mut kernel = Kernel::load_for(options, Some(root)).unwrap();
+    let mut kernel = Kernel::load_for(options, root).unwrap();
     let flags = SpecFlags::SPAN;
     kernel
         .set_spec(

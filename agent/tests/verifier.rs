@@ -52,7 +52,7 @@ fn nor_where_a_command_is_watched_from_its_start() {
         user: 0,
         rights: 0,
     };
-    let programs = Kernel::load_for(OPTIONS, Some(root)).unwrap().verified();
+    let programs = Kernel::load_for(OPTIONS, root).unwrap().verified();
     assert!(programs.iter().any(|(program, _)| *program == "family_execs"));
     assert_small(programs);
 }

@@ -44,36 +44,42 @@ const NONE: u64 = u64::MAX;
 
 const BPF_NOEXIST: u64 = 1;
 
-/// Pid of the command in the agent's pid namespace; the family begins when it executes its program. This and
-/// the following constants are set at load.
-#[unsafe(no_mangle)]
-static FAMILY_ROOT: u32 = 0;
-#[unsafe(no_mangle)]
-static FAMILY_ROOM: u32 = 0;
-/// The command's user. If it is root, all descendants are members.
-#[unsafe(no_mangle)]
-static FAMILY_USER: u32 = 0;
-/// The capabilities that the command can pass on.
-#[unsafe(no_mangle)]
-static FAMILY_RIGHTS: u64 = 0;
+/// Constants that are set at load.
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)+) => { $($(#[$doc])* #[unsafe(no_mangle)] static $name: $type = 0;)+ };
+}
+constants! {
+    /// Pid of the command in the agent's pid namespace; the family begins when it executes its program.
+    FAMILY_ROOT: u32, FAMILY_ROOM: u32,
+    /// The user of the command or of the session. If it is root, all descendants of the command are members.
+    FAMILY_USER: u32,
+    /// The capabilities that the command can pass on.
+    FAMILY_RIGHTS: u64,
+    /// 1 if the session is one of the node's service, which observes processes of its user only.
+    OWN_PROCESSES: u32,
+    // Offsets of fields in the kernel's structures, in bytes.
+    TASK_TGID: u32, TASK_SIGNAL: u32, SIGNAL_LIVE: u32, TASK_MM: u32, MM_FLAGS: u32, TASK_CRED: u32,
+    CRED_GID: u32, CRED_EGID: u32, CRED_EUID: u32, CRED_PERMITTED: u32,
+}
 
-/// Offsets of fields in the kernel's structures, in bytes.
+/// Ends the handling of a hit if the session must not observe the process. That is decided at each hit: a
+/// process may execute a set-uid program at any instant, and the user can write the maps of the session.
+#[inline(always)]
+pub fn permitted() -> Result<(), Ended> {
+    let is_own = constant(&OWN_PROCESSES) == 0 || is_foreign() == 0;
+    is_own.then_some(()).ok_or(Ended::NotOurs)
+}
+
+/// Whether the user may not inspect the current process by the rules of the kernel (ptrace(2)).
 #[unsafe(no_mangle)]
-static TASK_TGID: u32 = 0;
-#[unsafe(no_mangle)]
-static TASK_SIGNAL: u32 = 0;
-#[unsafe(no_mangle)]
-static SIGNAL_LIVE: u32 = 0;
-#[unsafe(no_mangle)]
-static TASK_CRED: u32 = 0;
-#[unsafe(no_mangle)]
-static CRED_GID: u32 = 0;
-#[unsafe(no_mangle)]
-static CRED_EGID: u32 = 0;
-#[unsafe(no_mangle)]
-static CRED_EUID: u32 = 0;
-#[unsafe(no_mangle)]
-static CRED_PERMITTED: u32 = 0;
+#[inline(never)]
+pub extern "C" fn is_foreign() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    let memory: Option<u64> = field(unsafe { bpf_get_current_task() }, &TASK_MM);
+    // 1 in two bits: dumpable. Not of a program that changed its user, cannot be read, or has forbidden it.
+    let flags: Option<u64> = memory.and_then(|memory| field(memory, &MM_FLAGS));
+    u64::from(flags.is_none_or(|flags| flags & 3 != 1) || has_more_rights())
+}
 
 /// Assigns a slot to a member at its first hit; `None` for other processes, and if no slot is left.
 pub fn slot(key: u64) -> Option<u32> {
@@ -161,10 +167,7 @@ pub fn executed() -> Result<(), Ended> {
 /// Adds a member, which has no slot before its first hit.
 #[inline(always)]
 fn join(member: u32) -> Result<(), Ended> {
-    match FAMILY.insert(member, OPEN, 0) {
-        Ok(()) => Ok(()),
-        Err(_) => Err(Loss::FamilyTable.into()),
-    }
+    FAMILY.insert(member, OPEN, 0).map_err(|_| Loss::FamilyTable.into())
 }
 
 /// A thread of a member ends; the process ends with its last thread.
@@ -199,7 +202,7 @@ fn leave(member: u32, pid: u32) -> Option<()> {
     Some(())
 }
 
-/// Whether the current process has rights that the command does not have.
+/// Whether the current process has rights that the command or the user does not have.
 fn has_more_rights() -> bool {
     let user = constant(&FAMILY_USER);
     if user == 0 {

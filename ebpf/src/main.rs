@@ -58,7 +58,7 @@ fn count_loss(result: Result<(), Ended>) {
 /// Runs before a probed function's first instruction.
 #[uprobe]
 pub fn entry(ctx: ProbeContext) -> u32 {
-    count_loss(entry::run(&ctx));
+    count_loss(family::permitted().and_then(|()| entry::run(&ctx)));
     0
 }
 
@@ -67,7 +67,7 @@ pub fn entry(ctx: ProbeContext) -> u32 {
 /// without a probe.
 #[uprobe]
 pub fn leaves(ctx: ProbeContext) -> u32 {
-    count_loss(returns::run(&ctx));
+    count_loss(family::permitted().and_then(|()| returns::run(&ctx)));
     0
 }
 

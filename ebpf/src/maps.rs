@@ -285,12 +285,9 @@ pub fn wakeup_flag(decides: bool, now_ns: u64) -> u64 {
         return 0;
     };
     // SAFETY: the kernel returned the address of a complete `Alarm`; its words are read in one piece.
-    let (state, looks_ns) = unsafe {
-        (
-            (&raw const (*alarm).state).read_volatile(),
-            (&raw const (*alarm).looks_ns).read_volatile(),
-        )
-    };
+    let state = unsafe { (&raw const (*alarm).state).read_volatile() };
+    // SAFETY: the same record.
+    let looks_ns = unsafe { (&raw const (*alarm).looks_ns).read_volatile() };
     if state == Alarm::UNSET {
         return 0;
     }

@@ -139,10 +139,11 @@ nodes: exit readable rights
 similar_name:
 watchdog: exit
 actuator: heap rights
+service: cli exit readable rights
 rulebook: diagnostics exit output_name
 http:
 session: actuator control exit heap hint http nodes output_name priority readable report_file rulebook similar_name watchdog
-commands: actuator cli control diagnostics exit hint http nodes output_name priority readable report_file rights rulebook session
+commands: actuator cli control diagnostics exit hint http nodes output_name priority readable report_file rights rulebook service session
     atomic_file similar_name
 ";
 
@@ -258,6 +259,7 @@ graph: check engine eval guard plan read rule target term value
 library: diag file rule
 contract: diag file lang pseudo_random quantity unit
 page: file lang rule target types
+policy: diag file
 ";
 
 /// `stored` has the records as they are encoded, `block` their compressed bytes with checksums.

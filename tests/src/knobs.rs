@@ -272,7 +272,8 @@ impl User {
     }
 }
 
-fn follow(mut command: Command) -> Outcome<Running> {
+/// Starts a command and reads its output.
+pub fn follow(mut command: Command) -> Outcome<Running> {
     let (child, lines) = lines::follow(&mut command)?;
     Ok(Running { child, lines })
 }

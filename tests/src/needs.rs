@@ -61,6 +61,7 @@ needs! {
     Man: "man (package man-db)" => finds("man");
     Shells: "zsh and fish (packages zsh, fish)" => finds("zsh") && finds("fish");
     Strace: "strace (package strace)" => finds("strace");
+    SystemdAnalyze: "systemd-analyze (package systemd)" => finds("systemd-analyze");
     Prometheus: "Prometheus (package prometheus)" => finds("prometheus") && finds("promtool");
     Browser: "Chromium (packages chromium, chromium-driver) and axe-core (cargo xtask setup)" =>
         finds("chromium") && finds("chromedriver") && crate::wheels::AXE.file().is_some();

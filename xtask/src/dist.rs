@@ -18,13 +18,16 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Files that the package must contain.
-const PACKAGED: [&str; 7] = [
+const PACKAGED: [&str; 10] = [
     "./usr/bin/tuneagent",
     "./usr/share/man/man1/tuneagent.1.gz",
     "./usr/share/man/man1/tuneagent-attach.1.gz",
     "./usr/share/bash-completion/completions/tuneagent",
     "./usr/share/zsh/vendor-completions/_tuneagent",
     "./usr/share/fish/vendor_completions.d/tuneagent.fish",
+    "./usr/lib/systemd/system/tuneagent.service",
+    "./usr/lib/sysusers.d/tuneagent.conf",
+    "./etc/tuneagent/policy.yaml",
     "./usr/share/tuneagent/rules/runtime/openmpi-busy-wait.yaml",
 ];
 
@@ -83,6 +86,18 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let missing: Vec<&str> = PACKAGED.into_iter().filter(|path| !has(path)).collect();
     if !missing.is_empty() {
         return Err(format!("{} lacks {}", package.display(), missing.join(", ")));
+    }
+    let conffiles = capture(
+        Command::new("dpkg-deb")
+            .args(["--info"])
+            .arg(&package)
+            .arg("conffiles"),
+    )?;
+    if conffiles.trim() != "/etc/tuneagent/policy.yaml" {
+        return Err(format!(
+            "{} has these files of configuration: {conffiles}",
+            package.display()
+        ));
     }
     run(Command::new("sha256sum")
         .args(["--quiet", "--check", "SHA256SUMS"])

@@ -1,4 +1,4 @@
-//! `node`: watching for a session on another machine.
+//! Arguments of `node`: watching for a session on another machine, and the service for users without rights.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,17 @@ pub enum NodeCommand {
     /// Join the session that has written this file (`attach … --join-file FILE`)
     #[command(after_help = JOIN_HELP)]
     Join(JoinArgs),
+    /// Run the service: users without rights then watch their own programs with probes. systemd starts it:
+    /// systemctl enable --now tuneagent
+    Serve(ServeArgs),
+    /// Find mistakes in a policy, and say in words what it permits
+    Check {
+        /// The file
+        #[arg(default_value = "/etc/tuneagent/policy.yaml")]
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of policy files, for editors
+    Schema,
 }
 
 /// `tuneagent node join`
@@ -23,6 +34,23 @@ pub struct JoinArgs {
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,
+}
+
+/// `tuneagent node serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Listen here
+    #[arg(long, value_name = "PATH", default_value = "/run/tuneagent-node/node.sock")]
+    pub socket: PathBuf,
+    /// The policy; without the file its defaults apply
+    #[arg(long, value_name = "FILE", default_value = "/etc/tuneagent/policy.yaml")]
+    pub policy: PathBuf,
+    /// The socket of the journal that is written to
+    #[arg(long, value_name = "PATH", default_value = "/run/systemd/journal/socket")]
+    pub journal: PathBuf,
+    /// The socket of syslog, where there is no journal
+    #[arg(long, value_name = "PATH", default_value = "/dev/log")]
+    pub syslog: PathBuf,
 }
 
 const JOIN_HELP: &str = "\

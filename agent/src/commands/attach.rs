@@ -8,7 +8,7 @@ use std::time::Duration;
 use job::os_metrics::Sampler;
 use job::{Discovery, Job, Member, ProcessTable, job_id};
 use probe::has_regions;
-use probe::kernel::{self, Closer, KernelError, LinkChoice};
+use probe::kernel::{self, Closer, KernelError};
 use profile::format::plural;
 use profile::progress::ProgressSource;
 use profile::streams::StageFunctions;
@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 use session::request::Settings;
 use tuner::foreign;
 
-use super::{contract, node, target};
+use super::{contract, node::join, probe_access::ProbeAccess, target};
 use crate::{
     actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
@@ -73,11 +73,12 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
     let compared = compared(&args.watch)?;
     let mut discovery = Discovery::default();
     let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
-    let missing = rights::missing_to_probe();
-    let refusal = missing.is_empty().then(kernel::refusal).flatten();
+    let ProbeAccess { loader, missing } = ProbeAccess::find(args.tracefs, args.watch.apply.is_some())?;
+    let loads_itself = missing.is_empty() && loader.service().is_none();
+    let refusal = loads_itself.then(kernel::refusal).flatten();
     let can_probe = missing.is_empty() && refusal.is_none();
     let joined = ticket
-        .map(|ticket| node::Joined::begin(ticket, &job))
+        .map(|ticket| join::Joined::begin(ticket, &job))
         .transpose()?;
     let mut rules = match &joined {
         Some(joined) => joined.rules(&mut args.watch)?,
@@ -108,17 +109,14 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();
     notes.extend(lines);
-    let nodes = node::role(joined, &args, (&job, &mut rules), can_probe, &mut notes)?;
+    let nodes = join::role(joined, &args, (&job, &mut rules), can_probe, &mut notes)?;
     let options = Options {
         is_node: matches!(&nodes, Some((NodeRole::Node(_), _))),
         notes,
         is_locked,
         typed,
         plain: args.plain,
-        links: match args.tracefs {
-            true => LinkChoice::Tracefs,
-            false => LinkChoice::Best,
-        },
+        loader,
         cannot_probe,
         ..compared
     };
@@ -282,7 +280,7 @@ impl Watched {
         options.notes.extend(said);
         // Events of tracefs are defined by writing into a file, which needs rights that are given up
         // afterwards.
-        let give_up = if kernel::attaches_by_files(options.links) {
+        let give_up = if options.loader.attaches_by_files() {
             rights::only_look
         } else {
             rights::only_look_and_arm().map_err(Failure::not_permitted)?;
@@ -397,7 +395,8 @@ fn exports(args: ExportArgs) -> Exports {
 fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Failure> {
     let start = StartOptions {
         keeps: options.keep,
-        has_sync_points: rules.waits_for_places() || options.cannot_probe.is_none(),
+        has_sync_points: rules.waits_for_places()
+            || options.cannot_probe.is_none() && options.loader.service().is_none(),
         has_stand_in: true,
     };
     let started = options.applies.then(|| Actuator::start(start)).transpose();

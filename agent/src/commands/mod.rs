@@ -11,6 +11,7 @@ mod graph;
 mod history;
 mod node;
 mod patch;
+mod probe_access;
 mod ps;
 mod refusals;
 mod replay;
@@ -24,7 +25,7 @@ mod target;
 use probe::kernel;
 
 use crate::{
-    cli::{Cli, Command, NodeCommand},
+    cli::{Cli, Command},
     exit::{Code, CommandResult, Failure},
     nodes, priority, rights,
 };
@@ -68,6 +69,7 @@ pub fn run(cli: Cli) -> CommandResult {
         Command::Set(args) => by_hand::set(&args),
         Command::Call(args) => patch::call(&args),
         Command::Patch(args) => patch::patch(&args),
+        Command::Node(command) => node::run(command),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => completions::run(shell),
         Command::Attend(args) => run::attend(args),
@@ -82,7 +84,6 @@ pub fn run(cli: Cli) -> CommandResult {
         Command::StandIn { sync } => crate::actuator::stand_in(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),
-        Command::Node(NodeCommand::Join(args)) => node::join(&args),
         Command::Carrier { server } => match server.as_slice() {
             [program, configuration] => Err(Failure::no(nodes::run_server(program, configuration))),
             _ => nodes::serve().map(|()| Code::Done),

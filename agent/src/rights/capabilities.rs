@@ -75,6 +75,8 @@ pub(crate) enum ProgramPart {
     Closer,
     /// Passes messages between the machines of a job.
     Carrier,
+    /// The node's service: loads and attaches for users.
+    NodeService,
 }
 
 impl ProgramPart {
@@ -89,6 +91,7 @@ impl ProgramPart {
             // files.
             ProgramPart::Writer => looking | writing,
             ProgramPart::WriterAtPlaces => looking | writing | probing,
+            ProgramPart::NodeService => probing,
             ProgramPart::ReportWriter | ProgramPart::Closer | ProgramPart::Carrier => CapabilitySet::empty(),
         }
     }
@@ -97,9 +100,11 @@ impl ProgramPart {
     /// programs (PTRACE_SECCOMP_GET_FILTER), if root started us.
     fn reserves(self) -> CapabilitySet {
         match self {
-            ProgramPart::Watcher | ProgramPart::ReportWriter | ProgramPart::Closer | ProgramPart::Carrier => {
-                CapabilitySet::empty()
-            }
+            ProgramPart::Watcher
+            | ProgramPart::ReportWriter
+            | ProgramPart::Closer
+            | ProgramPart::Carrier
+            | ProgramPart::NodeService => CapabilitySet::empty(),
             ProgramPart::Writer | ProgramPart::WriterAtPlaces => CapabilitySet::SYS_ADMIN,
         }
     }

@@ -39,6 +39,11 @@ pub(crate) fn only_close() -> Result<(), RightsError> {
     filter::leave_to_all()
 }
 
+/// For the node's service: the capabilities for probes, and no way to get others.
+pub(crate) fn only_serve_probes() -> Result<(), RightsError> {
+    keep_only(ProgramPart::NodeService)
+}
+
 /// As [`only_look`], for this thread: the others keep their rights.
 pub(crate) fn only_look_in_this_thread() -> Result<(), RightsError> {
     keep_only(ProgramPart::Watcher)?;

@@ -53,10 +53,10 @@ impl Requests {
             }
             // Rules that are added later may request probes.
             (None, None) if is_without => {
-                let armed = Probes::arm(job, wanted, requested, options.links);
+                let armed = Probes::arm(job, wanted, requested, &options.loader);
                 armed.unwrap_or_else(|_| Probes::none(job, Vec::new()))
             }
-            (None, None) => Probes::arm(job, wanted, requested, options.links).map_err(arm_failure)?,
+            (None, None) => Probes::arm(job, wanted, requested, &options.loader).map_err(arm_failure)?,
         };
         let has_rules = !rules.is_empty() || options.applies;
         let must_probe = options.started.is_none() && (!options.probe.is_empty() || !has_rules);

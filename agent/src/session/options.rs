@@ -5,7 +5,7 @@ use std::time::Duration;
 use tuner::Process;
 
 use job::{Job, Member};
-use probe::kernel::{FamilyRoot, LinkChoice};
+use probe::kernel::{FamilyRoot, ProbeLoader};
 use profile::cost::BudgetShare;
 use profile::progress::ProgressSource;
 use profile::streams::ContractFollower;
@@ -62,7 +62,8 @@ pub(crate) struct Options {
     pub progress: Option<ProgressSource>,
     /// Functions whose calls are counted.
     pub probe: Vec<String>,
-    pub links: LinkChoice,
+    /// Who loads the kernel side.
+    pub loader: ProbeLoader,
     pub budget: BudgetShare,
     /// Poll for hits without sleeping, on dedicated CPUs.
     pub busy_poll: bool,

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use probe::kernel::Ring;
+use probe::kernel::{Kernel, Ring, Service};
 use report::view::{Input, Keys};
 use session::request::{Answer, Request};
 use tokio::{
@@ -125,6 +125,8 @@ pub(super) struct Sources {
     over: Option<Readable>,
     /// Readable once the actuator has ended.
     actuator: Option<Readable>,
+    /// The node's service, if the probes are its own.
+    service: Option<(Readable, Service)>,
     family: Interval,
     pub(super) ticks: Ticks,
     series: Option<Interval>,
@@ -152,6 +154,8 @@ impl Sources {
             let descriptor = descriptor.map(|descriptor| Readable::new(descriptor.try_clone_to_owned()?));
             descriptor.transpose()
         };
+        let service = measuring.probes.kernel().and_then(Kernel::service);
+        let service = waited(service.map(Service::stream))?.zip(service.cloned());
         let (requesting, requested) = mpsc::channel::<PendingRequest>(REQUESTS_MAX);
         let stdin = io::stdin();
         Ok(Sources {
@@ -160,6 +164,7 @@ impl Sources {
             ticks: Ticks::new()?,
             family_events: waited(target.family_events.as_ref().map(Ring::as_fd))?,
             actuator: actuator.and_then(|queue| Readable::end_of(queue.pid).ok()),
+            service,
             over: waited(target.family_events.as_ref().map(|_| stdin.as_fd()))?,
             hits: waited(measuring.hits.as_ref().map(Ring::as_fd))?,
             closed: waited(measuring.probes.closed_stream())?,
@@ -199,6 +204,7 @@ impl Sources {
             Ok(()) = readable(self.over.as_ref()) => Wake::Shutdown("the command has ended"),
             // Without it nothing could be reverted.
             Ok(()) = readable(self.actuator.as_ref()) => Wake::Shutdown("the actuator was lost, and its stand-in reverts"),
+            () = ended(self.service.as_ref()) => Wake::Shutdown("the node's service has ended, and its probes with it"),
             Some(end) = self.ends.recv() => Wake::Ended(end),
             Ok(()) = readable(self.family_events.as_ref()) => Wake::Family,
             _ = self.family.tick(), if self.family_events.is_some() => Wake::Family,
@@ -222,4 +228,12 @@ impl Sources {
             () = until(hits) => Wake::Gather,
         }
     }
+}
+
+/// Waits for the end of the service. Its replies, which are read when they come, also wake.
+async fn ended(service: Option<&(Readable, Service)>) {
+    let Some((readable, service)) = service else {
+        return std::future::pending().await;
+    };
+    while readable.wait().await.is_ok() && !service.has_ended() {}
 }

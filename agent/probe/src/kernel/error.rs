@@ -40,6 +40,15 @@ pub enum KernelError {
     /// Processes of a command cannot be distinguished from others on this kernel.
     #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
     NoFamily(&'static str),
+    /// The programs of a user cannot be distinguished from others on this kernel.
+    #[error("the kernel does not describe its types (BTF), so it is not known whose program hits a probe")]
+    NoAccessCheck,
+    /// Links for all processes are not made for users.
+    #[error("the kernel cannot limit probes to one process (before 6.10)")]
+    NotByProcess,
+    /// The node's service refused, or is not there.
+    #[error("the node's service: {0}")]
+    Service(#[from] super::service::ServiceError),
     #[error("{0}")]
     Calibration(String),
     /// Some data that the kernel side has counted cannot be read.

@@ -7,13 +7,14 @@ use std::{
 };
 
 use abi::{FamilyEvent, FamilyState};
-use aya::{Ebpf, EbpfLoader};
+use aya::EbpfLoader;
 
 use super::{
     KernelError,
     cells::Cells,
     fields,
     links::LinkKind,
+    maps::Maps,
     program::{self, ProgramText, data, missing},
     sys,
 };
@@ -68,7 +69,7 @@ pub(super) struct Family {
 impl Family {
     pub(super) fn begin(
         object: &[u8],
-        maps: &Ebpf,
+        maps: &Maps,
         kind: LinkKind,
         room: u32,
     ) -> Result<Family, KernelError> {

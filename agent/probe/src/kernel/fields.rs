@@ -6,7 +6,7 @@ const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The offsets that the kernel side needs to maintain a family, in bytes, each with the name of its constant
 /// there. `None` if the kernel has no BTF.
 pub(super) fn of_family() -> Option<[(&'static str, u32); 8]> {
-    const FIELDS: [(&str, &str, &str); 8] = [
+    found([
         ("TASK_TGID", "task_struct", "tgid"),
         ("TASK_SIGNAL", "task_struct", "signal"),
         ("SIGNAL_LIVE", "signal_struct", "live"),
@@ -15,10 +15,28 @@ pub(super) fn of_family() -> Option<[(&'static str, u32); 8]> {
         ("CRED_EGID", "cred", "egid"),
         ("CRED_EUID", "cred", "euid"),
         ("CRED_PERMITTED", "cred", "cap_permitted"),
-    ];
+    ])
+}
+
+/// The offsets with which the kernel side determines whether a user may inspect a process, as in
+/// [`of_family`].
+pub(super) fn of_access() -> Option<[(&'static str, u32); 7]> {
+    found([
+        ("TASK_CRED", "task_struct", "cred"),
+        ("CRED_GID", "cred", "gid"),
+        ("CRED_EGID", "cred", "egid"),
+        ("CRED_EUID", "cred", "euid"),
+        ("CRED_PERMITTED", "cred", "cap_permitted"),
+        ("TASK_MM", "task_struct", "mm"),
+        ("MM_FLAGS", "mm_struct", "flags"),
+    ])
+}
+
+/// The constants with their offsets: each is given with its structure and the member there.
+fn found<const N: usize>(fields: [(&'static str, &str, &str); N]) -> Option<[(&'static str, u32); N]> {
     let types = std::fs::read(TYPES).ok()?;
-    let places = offsets(&types, FIELDS.map(|(_, of, member)| (of, member)))?;
-    let mut found = FIELDS.map(|(constant, ..)| (constant, 0));
+    let places = offsets(&types, fields.map(|(_, of, member)| (of, member)))?;
+    let mut found = fields.map(|(constant, ..)| (constant, 0));
     for ((_, found), place) in found.iter_mut().zip(places) {
         *found = place?;
     }
@@ -42,44 +60,106 @@ pub(super) fn waited_offset() -> Option<u32> {
 /// Offsets of struct members in bytes; the first struct of each name counts. One pass for all: the types of a
 /// kernel are megabytes.
 fn offsets<const N: usize>(types: &[u8], wanted: [(&str, &str); N]) -> Option<[Option<u32>; N]> {
-    let (magic, header) = (half(types, 0)?, word(types, 4)?);
-    if magic != MAGIC {
-        return None;
-    }
-    let section = |place: usize| {
-        Some((
-            header.checked_add(word(types, place)?)? as usize,
-            word(types, place + 4)? as usize,
-        ))
-    };
-    let ((begin, length), (strings, _)) = (section(8)?, section(16)?);
-    let is_called = |name: u32, wanted: &str| {
-        let text = strings
-            .checked_add(name as usize)
-            .and_then(|begin| types.get(begin..));
-        text.and_then(|text| text.strip_prefix(wanted.as_bytes()))
-            .is_some_and(|rest| rest.first() == Some(&0))
-    };
+    let table = TypeTable::of(types)?;
     let mut found = [None; N];
-    let (mut place, end) = (begin, begin.checked_add(length)?);
-    while place < end && found.contains(&None) {
-        let (name, info) = (word(types, place)?, word(types, place + 4)?);
-        let (kind, count, has_bits) = ((info >> 24) & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
-        place += 12;
+    for structure in table.types().filter(|of| of.kind == STRUCT) {
         for (found, (of, member)) in found.iter_mut().zip(wanted) {
-            if found.is_some() || kind != STRUCT || !is_called(name, of) {
-                continue;
+            if found.is_none() && table.is_called(structure.name, of) {
+                *found = table.offset_of(&structure, member);
             }
-            let mut members = (0..count).map(|number| place + 12 * number);
-            let member =
-                members.find(|place| word(types, *place).is_some_and(|name| is_called(name, member)));
-            let bits = member.and_then(|place| word(types, place + 8));
-            let bits = bits.map(|bits| if has_bits { bits & 0x00ff_ffff } else { bits });
-            *found = bits.filter(|bits| bits % 8 == 0).map(|bits| bits / 8);
         }
-        place += behind(kind, count)?;
+        if !found.contains(&None) {
+            break;
+        }
     }
     Some(found)
+}
+
+/// The types of BTF.
+struct TypeTable<'a> {
+    bytes: &'a [u8],
+    /// Where the first type begins, and where the last one ends.
+    types: (usize, usize),
+    strings: usize,
+}
+
+/// The head of a type.
+struct Type {
+    name: u32,
+    kind: u32,
+    count: usize,
+    /// Offsets of its members are accompanied by sizes in bits.
+    has_bits: bool,
+    /// Where its members begin.
+    place: usize,
+}
+
+impl<'a> TypeTable<'a> {
+    fn of(bytes: &'a [u8]) -> Option<TypeTable<'a>> {
+        let (magic, header) = (half(bytes, 0)?, word(bytes, 4)?);
+        let section = |place: usize| {
+            let begin = header.checked_add(word(bytes, place)?)? as usize;
+            Some((begin, begin.checked_add(word(bytes, place + 4)? as usize)?))
+        };
+        let (types, (strings, _)) = (section(8)?, section(16)?);
+        (magic == MAGIC).then_some(TypeTable {
+            bytes,
+            types,
+            strings,
+        })
+    }
+
+    /// All types, up to the first of an unknown kind. The first one has the number 1.
+    fn types(&self) -> impl Iterator<Item = Type> {
+        let (mut place, end) = self.types;
+        std::iter::from_fn(move || {
+            let (name, info) = (word(self.bytes, place)?, word(self.bytes, place + 4)?);
+            let (kind, count) = ((info >> 24) & 0x1f, (info & 0xffff) as usize);
+            let (begin, has_bits) = (place + 12, info >> 31 == 1);
+            place = begin.checked_add(behind(kind, count)?)?;
+            (begin <= end).then_some(Type {
+                name,
+                kind,
+                count,
+                has_bits,
+                place: begin,
+            })
+        })
+    }
+
+    fn is_called(&self, name: u32, wanted: &str) -> bool {
+        let begin = self.strings.checked_add(name as usize);
+        let text = begin.and_then(|begin| self.bytes.get(begin..));
+        text.and_then(|text| text.strip_prefix(wanted.as_bytes()))
+            .is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    /// Offset of a member in bytes. All members of some structures are in one without a name (`mm_struct`).
+    fn offset_of(&self, structure: &Type, member: &str) -> Option<u32> {
+        self.member(structure, member)
+            .map(|(_, offset)| offset)
+            .or_else(|| {
+                let (number, offset) = self.member(structure, "")?;
+                let inner = self.types().nth((number as usize).checked_sub(1)?)?;
+                let (_, inner) = self.member(&inner, member).filter(|_| inner.kind == STRUCT)?;
+                offset.checked_add(inner)
+            })
+    }
+
+    /// Type and offset of the first member of this name.
+    fn member(&self, structure: &Type, wanted: &str) -> Option<(u32, u32)> {
+        let mut places = (0..structure.count).map(|number| structure.place + 12 * number);
+        let is_wanted =
+            |place: &usize| word(self.bytes, *place).is_some_and(|name| self.is_called(name, wanted));
+        let place = places.find(is_wanted)?;
+        let bits = word(self.bytes, place + 8)?;
+        let bits = if structure.has_bits {
+            bits & 0x00ff_ffff
+        } else {
+            bits
+        };
+        (bits % 8 == 0).then_some((word(self.bytes, place + 4)?, bits / 8))
+    }
 }
 
 /// Bytes that follow the header of a type; `None` for an unknown kind, after which nothing can be located.
@@ -115,21 +195,15 @@ mod tests {
 
     /// An integer, and a struct `a` with the members `b` at 0 and `c` at 8 bytes.
     fn types() -> Vec<u8> {
+        table(&[1, 1 << 24, 4, 32, 5, 4 << 24 | 2, 16, 7, 1, 0, 9, 1, 64])
+    }
+
+    fn table(words: &[u32]) -> Vec<u8> {
         let strings = b"\0int\0a\0b\0c\0";
-        let words: [u32; 13] = [1, 1 << 24, 4, 32, 5, 4 << 24 | 2, 16, 7, 1, 0, 9, 1, 64];
-        let mut bytes = Vec::new();
-        bytes.extend(MAGIC.to_le_bytes());
-        bytes.extend([1, 0]);
-        for word in [
-            24,
-            0,
-            4 * words.len() as u32,
-            4 * words.len() as u32,
-            strings.len() as u32,
-        ] {
-            bytes.extend(word.to_le_bytes());
-        }
-        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        let (length, strings_length) = (4 * words.len() as u32, strings.len() as u32);
+        let mut bytes = [&MAGIC.to_le_bytes()[..], &[1, 0]].concat();
+        let header = [24, 0, length, length, strings_length];
+        bytes.extend(header.iter().chain(words).flat_map(|word| word.to_le_bytes()));
         bytes.extend(strings);
         bytes
     }
@@ -139,6 +213,39 @@ mod tests {
         let types = types();
         let wanted = [("a", "c"), ("a", "b"), ("a", "d"), ("int", "b")];
         assert_eq!(offsets(&types, wanted), Some([Some(8), Some(0), None, None]));
+    }
+
+    #[test]
+    fn a_member_inside_a_structure_without_a_name_is_found() {
+        let words = [
+            1,
+            1 << 24,
+            4,
+            32,
+            5,
+            4 << 24 | 1,
+            16,
+            0,
+            3,
+            16,
+            0,
+            4 << 24 | 2,
+            16,
+            7,
+            1,
+            0,
+            9,
+            1,
+            64,
+        ];
+        let types = table(&words);
+        let wanted = [("a", "c"), ("a", "b"), ("a", "d")];
+        assert_eq!(offsets(&types, wanted), Some([Some(10), Some(2), None]));
+    }
+
+    #[test]
+    fn the_kernel_has_what_decides_on_access() {
+        assert!(std::fs::exists(TYPES).is_ok_and(|is_there| !is_there || of_access().is_some()));
     }
 
     #[test]

@@ -12,12 +12,13 @@ use std::{
 };
 
 use abi::{Hold, HoldState};
-use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
+use aya::{EbpfLoader, VerifierLogLevel};
 
 use super::{
     KernelError,
     cells::Cells,
     links::{self, Link, LinkChoice, LinkKind, LinkRequest},
+    maps::Maps,
     object::take_ring,
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
     ring::Ring,
@@ -31,7 +32,7 @@ static OBJECT: &[u8] =
 /// The loaded object. Dropping it (after its links) leaves nothing in the kernel; a held thread then
 /// continues at its bound.
 pub struct Holds {
-    maps: Ebpf,
+    maps: Maps,
     records: Arc<Records>,
     hold: OwnedFd,
     store: Result<OwnedFd, KernelError>,
@@ -48,6 +49,7 @@ impl Holds {
             .override_global("NAMESPACE_DEVICE", &device, true)
             .override_global("NAMESPACE_INODE", &inode, true)
             .load(OBJECT)
+            .map(Maps::of)
             .map_err(load_error)?;
         let text = ProgramText::parse(OBJECT, &maps)?.with_types()?;
         let kind = links::kind(choice);

@@ -205,7 +205,7 @@ pub(super) fn kind(choice: LinkChoice) -> LinkKind {
 }
 
 /// Whether probes are attached by writing to files.
-pub fn attaches_by_files(choice: LinkChoice) -> bool {
+pub(super) fn attaches_by_files(choice: LinkChoice) -> bool {
     matches!(kind(choice), LinkKind::Tracefs)
 }
 

@@ -1,5 +1,4 @@
-//! The loaded BPF object: its maps (through aya) and its two programs (through bpf(2), because aya cannot
-//! load a program for a `uprobe_multi` link yet).
+//! The loaded BPF object, as its user sees it: the maps are read and written, and functions are attached.
 
 use std::{
     io,
@@ -16,58 +15,31 @@ use abi::{
     Alarm, Call, Capture, CaptureKind, FamilyState, Loss, LossEffect, Pair, ProbeSpec, Row, SpecFlags,
     SumCell, Thread, Totals, World,
 };
-use aya::{
-    Ebpf, EbpfLoader, VerifierLogLevel,
-    maps::{Array, HashMap, Map, MapData, MapError},
-};
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
 
 use super::partial_sums::SumId;
 use super::{
     calls::{Rings, ring_size},
     cells::Cells,
     error::KernelError,
-    family::{Family, FamilyRoot, Setting},
-    fields,
-    links::{self, CallMoment, Link, LinkChoice, LinkKind, LinkRequest},
-    program::{self, ProgramText, data, load_error, missing, pid_namespace},
+    family::{Family, FamilyRoot},
+    links::{Link, LinkKind, LinkRequest},
+    loading::{LoadOptions, LoadedObject, Programs, Purpose},
+    maps::Maps,
+    program::{data, missing},
     ring::Ring,
+    service::Service,
 };
 
-/// The kernel side, built by `cargo xtask ebpf` and committed.
-static OBJECT: &[u8] =
-    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/prebuilt/tuneagent.bpf.o"));
-
-#[derive(Clone, Copy, Debug)]
-pub struct LoadOptions {
-    pub probes: u32,
-    /// Number of processes for which there is room.
-    pub processes: u32,
-    /// Histogram rows of each process.
-    pub rows: u32,
-    /// Number of probes whose hits are aggregated.
-    pub partial_sums: u32,
-    pub links: LinkChoice,
-}
-
-impl LoadOptions {
-    /// Used to determine whether and how probes are possible.
-    pub const ONE_PROBE: LoadOptions = LoadOptions {
-        probes: 1,
-        processes: 1,
-        rows: 0,
-        partial_sums: 0,
-        links: LinkChoice::Best,
-    };
-}
-
-struct Programs {
-    entry: OwnedFd,
-    leaves: OwnedFd,
+/// What attaches the links.
+enum Attacher {
+    Own(Programs),
+    Service(Service),
 }
 
 /// The loaded kernel side. Dropping it (after its links) leaves nothing in the kernel.
 pub struct Kernel {
-    maps: Ebpf,
+    maps: Maps,
     cells: Cells<Totals>,
     rings: Rings,
     rows: Cells<Row>,
@@ -78,8 +50,7 @@ pub struct Kernel {
     losses: Cells<u64>,
     /// The run-queue time of threads inside calls is reported.
     pub reports_waits: bool,
-    programs: Programs,
-    kind: LinkKind,
+    attacher: Attacher,
     options: LoadOptions,
     /// Present in a session of a command, whose processes the kernel side finds by itself.
     family: Option<Family>,
@@ -88,66 +59,48 @@ pub struct Kernel {
 impl Kernel {
     /// Loads the object and determines how this kernel attaches probes.
     pub fn load(options: LoadOptions) -> Result<Kernel, KernelError> {
-        Kernel::load_for(options, None)
+        Kernel::of(LoadedObject::load(&options, &Purpose::Session)?, options)
     }
 
     /// As [`Kernel::load`]; the kernel side itself finds the processes of a command that will be executed.
-    pub fn load_for(options: LoadOptions, root: Option<FamilyRoot>) -> Result<Kernel, KernelError> {
-        let setting = root
-            .map(|root| Setting::of(root, options.processes))
-            .transpose()?;
-        // One slot more than processes can get, for hits of our own: see `calibration`.
-        let slots = options.processes + 1;
-        let cells = (options.probes * slots).clamp(1, abi::TOTALS_MAX);
-        let ring_size = ring_size(options.processes);
-        let rows = (options.rows * options.processes).clamp(1, abi::HISTOGRAM_ROWS_MAX);
-        let partial_sums = (options.partial_sums * slots * 2).clamp(2, abi::SUMS_MAX);
-        let waited_offset = fields::waited_offset();
-        let (device, inode) = pid_namespace();
-        let mut loader = EbpfLoader::new();
-        if let Some(setting) = &setting {
-            setting.report(&mut loader);
-        }
-        let maps = loader
-            .verifier_log_level(VerifierLogLevel::DISABLE)
-            .map_max_entries("TOTALS", cells)
-            .map_max_entries("ADDRESSES", cells.saturating_mul(abi::CAPTURES_MAX as u32))
-            .map_max_entries("CALLS", slots * ring_size)
-            .map_max_entries("HEADS", slots)
-            .map_max_entries("WORLDS", slots)
-            .map_max_entries("HISTOGRAMS", rows)
-            .map_max_entries("PARTIAL_SUMS", partial_sums)
-            .map_max_entries("EPOCHS", slots)
-            .override_global("SUM_COUNT", &options.partial_sums, true)
-            .override_global("ROW_COUNT", &options.rows, true)
-            .override_global("PROBE_COUNT", &options.probes, true)
-            .override_global("RING_SIZE", &ring_size, true)
-            .override_global("WAITED_OFFSET", &waited_offset.unwrap_or_default(), true)
-            .override_global("NAMESPACE_DEVICE", &device, true)
-            .override_global("NAMESPACE_INODE", &inode, true)
-            .load(OBJECT)
-            .map_err(load_error)?;
-        let kind = links::kind(options.links);
-        let programs = load_programs(&maps, kind)?;
-        let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
+    pub fn load_for(options: LoadOptions, root: FamilyRoot) -> Result<Kernel, KernelError> {
+        Kernel::of(LoadedObject::load(&options, &Purpose::Command(root))?, options)
+    }
+
+    /// Has the node's service load the object: it keeps the programs, and this process gets the maps.
+    pub fn load_by(service: Service, options: LoadOptions) -> Result<Kernel, KernelError> {
+        let served = service.load(&options)?;
+        let parts = (served.maps, Attacher::Service(service), None);
+        Kernel::with(parts, served.reports_waits, options)
+    }
+
+    fn of(loaded: LoadedObject, options: LoadOptions) -> Result<Kernel, KernelError> {
+        let parts = (loaded.maps, Attacher::Own(loaded.programs), loaded.family);
+        Kernel::with(parts, loaded.reports_waits, options)
+    }
+
+    fn with(
+        (maps, attacher, family): (Maps, Attacher, Option<Family>),
+        reports_waits: bool,
+        options: LoadOptions,
+    ) -> Result<Kernel, KernelError> {
         Ok(Kernel {
-            cells: shared(&maps, "TOTALS", cells, Cells::map)?,
+            cells: shared(&maps, "TOTALS", options.cells(), Cells::map)?,
             rings: Rings {
-                calls: shared(&maps, "CALLS", slots * ring_size, Cells::map)?,
-                heads: shared(&maps, "HEADS", slots, Cells::map_writable)?,
-                size: ring_size,
+                calls: shared(&maps, "CALLS", options.calls(), Cells::map)?,
+                heads: shared(&maps, "HEADS", options.slots(), Cells::map_writable)?,
+                size: ring_size(options.processes),
             },
-            rows: shared(&maps, "HISTOGRAMS", rows, Cells::map)?,
-            partial_sums: shared(&maps, "PARTIAL_SUMS", partial_sums, Cells::map)?,
+            rows: shared(&maps, "HISTOGRAMS", options.all_rows(), Cells::map)?,
+            partial_sums: shared(&maps, "PARTIAL_SUMS", options.sums(), Cells::map)?,
             looked: shared(&maps, "LOOKED", 1, Cells::map_writable)?,
             changes: shared(&maps, "CHANGES", 1, Cells::map_writable)?,
             alarm: shared(&maps, "ALARM", 1, Cells::map_writable)?,
             losses: shared(&maps, "LOSSES", Loss::COUNT, Cells::map)?,
-            reports_waits: waited_offset.is_some(),
-            family: family.transpose()?,
+            reports_waits,
+            family,
             maps,
-            programs,
-            kind,
+            attacher,
             options,
         })
     }
@@ -158,25 +111,37 @@ impl Kernel {
     }
 
     pub fn link_kind(&self) -> LinkKind {
-        self.kind
+        match &self.attacher {
+            Attacher::Own(programs) => programs.kind(),
+            Attacher::Service(_) => LinkKind::UprobeMulti { by_process: true },
+        }
     }
 
-    /// Number of instructions that the verifier followed in each program, if the kernel reports it (since
-    /// 5.16). The verifier refuses a program beyond a million.
+    /// The node's service, if it attaches. Each link must then be limited to one process.
+    pub fn service(&self) -> Option<&Service> {
+        match &self.attacher {
+            Attacher::Own(_) => None,
+            Attacher::Service(service) => Some(service),
+        }
+    }
+
+    /// Number of instructions that the verifier followed in each program that this process has loaded, if the
+    /// kernel reports it (since 5.16).
     pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
-        let Programs { entry, leaves } = &self.programs;
-        let of_probes = [("entry", entry), ("leaves", leaves)]
-            .map(|(name, program)| (name, program::verified(program.as_fd())));
+        let of_probes = match &self.attacher {
+            Attacher::Own(programs) => programs.verified().to_vec(),
+            Attacher::Service(_) => Vec::new(),
+        };
         let of_family = self.family.as_ref().map_or(&[][..], Family::verified);
-        of_probes.iter().chain(of_family).copied().collect()
+        [&of_probes[..], of_family].concat()
     }
 
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
-        let program = match request.at {
-            CallMoment::Entry => &self.programs.entry,
-            CallMoment::Exit { .. } => &self.programs.leaves,
+        let attached = match &self.attacher {
+            Attacher::Own(programs) => programs.attach(request),
+            Attacher::Service(service) => service.attach(request),
         };
-        links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
+        attached.map_err(|source| KernelError::Attach {
             path: request.path.display().to_string(),
             count: request.sites.len(),
             source,
@@ -487,9 +452,7 @@ impl Kernel {
 
     /// Duplicates the descriptor of a map for a program of another object.
     pub(super) fn share(&self, name: &'static str) -> Result<OwnedFd, KernelError> {
-        let map = data(self.map(name)?).ok_or_else(|| missing(name))?;
-        let copy = map.fd().as_fd().try_clone_to_owned();
-        copy.map_err(KernelError::part(format!("its map {name} cannot be shared")))
+        self.maps.share(name)
     }
 
     fn map(&self, name: &'static str) -> Result<&Map, KernelError> {
@@ -533,7 +496,7 @@ fn not_seen(name: &'static str, refusal: Option<&Arc<io::Error>>) -> KernelError
 
 /// Maps a map of the object as shared memory.
 fn shared<T: bytemuck::Pod>(
-    maps: &Ebpf,
+    maps: &Maps,
     name: &'static str,
     entries: u32,
     how: impl FnOnce(BorrowedFd<'_>, u32) -> io::Result<Cells<T>>,
@@ -543,7 +506,7 @@ fn shared<T: bytemuck::Pod>(
 }
 
 /// Takes the ring of a map, for its only reader.
-pub(super) fn take_ring(maps: &mut Ebpf, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
+pub(super) fn take_ring(maps: &mut Maps, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
     let map = maps.take_map(name).ok_or_else(|| missing(name))?;
     ring_of(&map, name, bytes)
 }
@@ -560,17 +523,6 @@ fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
         Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Loads the programs for the kind of links that this kernel supports.
-fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
-    // Sums over ranks use bpf_loop, and the verifier needs types to check functions separately.
-    let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
-    let load = |name| text.load(name, links::attach_type(kind));
-    Ok(Programs {
-        entry: load("entry")?,
-        leaves: load("leaves")?,
-    })
 }
 
 /// Wraps the records for aya, which requires its own marker trait on them.

@@ -8,14 +8,11 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
-use aya::{
-    Ebpf,
-    maps::{Map, MapData},
-};
+use aya::maps::{Map, MapData};
 
 use aya_obj::btf::BtfFeatures;
 
-use super::{KernelError, sys};
+use super::{KernelError, maps::Maps, sys};
 
 /// The programs of an object, bound to the maps that aya created for it.
 pub(super) struct ProgramText {
@@ -25,7 +22,7 @@ pub(super) struct ProgramText {
 
 impl ProgramText {
     /// Parses the object a second time.
-    pub(super) fn parse(bytes: &[u8], maps: &Ebpf) -> Result<ProgramText, KernelError> {
+    pub(super) fn parse(bytes: &[u8], maps: &Maps) -> Result<ProgramText, KernelError> {
         let descriptor = |name: &str| Some(data(maps.map(name)?)?.fd().as_fd().as_raw_fd());
         ProgramText::bound(bytes, descriptor)
     }

@@ -54,7 +54,7 @@ impl Probes {
         let processes = PROCESSES_MIN.max(2 * cpus + SPARE_PROCESSES);
         let spare = Spare { processes, mpi: true };
         let mut armed = Probes::load(expected, wanted, requested, spare, |options| {
-            Kernel::load_for(options, Some(root))
+            Kernel::load_for(options, root)
         })?;
         armed.own_links = false;
         armed.see_resting();

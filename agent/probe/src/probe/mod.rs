@@ -37,10 +37,10 @@ use self::places::{KnownFiles, PricedSite};
 pub use self::selection::has_regions;
 use crate::kernel::{
     self, Calibration, CallMoment, CloseTicket, Closer, Kernel, KernelError, Link, LinkChoice, LinkKind,
-    LoadOptions, Ring, knows_number_of,
+    LoadOptions, ProbeLoader, Ring, knows_number_of,
 };
 
-/// Up to this many processes get links of their own. Those cost other processes nothing, but about 28 ns a
+/// Up to this many processes get links of their own, or all by the node's service. Those cost other processes nothing, but about 28 ns a
 /// link at every hit. With more processes there is one link for each file, and the program filters.
 const OWN_LINKS_MAX: usize = 8;
 
@@ -163,7 +163,7 @@ impl Probes {
         job: &Job,
         wanted: Vec<Wanted>,
         requested: Vec<Vec<bool>>,
-        links: LinkChoice,
+        loader: &ProbeLoader,
     ) -> Result<Probes, ArmError> {
         let members = job.members.len() as u32;
         let is_launched = job.roots.iter().any(|root| root.is_launcher);
@@ -172,9 +172,7 @@ impl Probes {
             // Ranks that are still shells, or interpreters, will load an MPI library.
             mpi: is_launched && job.members.iter().all(|member| member.mpi.is_none()),
         };
-        let mut armed = Probes::load(job, wanted, &requested, spare, |options| {
-            Kernel::load(LoadOptions { links, ..options })
-        })?;
+        let mut armed = Probes::load(job, wanted, &requested, spare, |options| loader.load(options))?;
         armed.see_resting();
         armed.report_nothing(&requested);
         for (member, requested) in job.members.iter().zip(requested) {
@@ -229,7 +227,7 @@ impl Probes {
             closing: Vec::new(),
             put_off_since_ns: None,
             is_shut: false,
-            own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
+            own_links: kernel.service().is_some() || by_process && job.members.len() <= OWN_LINKS_MAX,
             calibration,
             kernel: Some(kernel),
             numbers,

@@ -8,7 +8,7 @@ use session::nodes::message::{Down, JoinRequest, Up, Welcome};
 use session::nodes::{Coordinator, CoordinatorSetup, NodeAgent};
 use session::request::Settings;
 
-use super::attach;
+use crate::commands::attach;
 use crate::{
     cli::{AttachArgs, Cli, Command, JoinArgs, VERSION, WatchArgs},
     exit::{CommandResult, Failure},
@@ -20,7 +20,7 @@ use crate::{
 /// How long a node waits for the coordinator's answer.
 const ANSWER_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 
-pub(super) fn join(args: &JoinArgs) -> CommandResult {
+pub(in crate::commands) fn join(args: &JoinArgs) -> CommandResult {
     let ticket = Ticket::take(&args.file)?;
     if ticket.tuneagent != VERSION {
         return Err(Failure::not_there(format!(
@@ -50,7 +50,7 @@ pub(super) fn join(args: &JoinArgs) -> CommandResult {
 }
 
 /// A node that the coordinator has accepted.
-pub(super) struct Joined {
+pub(in crate::commands) struct Joined {
     carrier: Carrier,
     welcome: Welcome,
     machine: u32,
@@ -58,7 +58,7 @@ pub(super) struct Joined {
 
 impl Joined {
     /// Connects to the coordinator, and says who is here.
-    pub(super) fn begin(ticket: Ticket, job: &Job) -> Result<Joined, Failure> {
+    pub(in crate::commands) fn begin(ticket: Ticket, job: &Job) -> Result<Joined, Failure> {
         let host = ticket.host.clone();
         let machine = ticket.node;
         let mut carrier = Carrier::start(&CarrierOrder::Join(ticket))?;
@@ -105,7 +105,7 @@ impl Joined {
     }
 
     /// The rules of the coordinator; sets what it watches, too.
-    pub(super) fn rules(&self, watch: &mut WatchArgs) -> Result<RuleBook, Failure> {
+    pub(in crate::commands) fn rules(&self, watch: &mut WatchArgs) -> Result<RuleBook, Failure> {
         watch.probe.clone_from(&self.welcome.probe);
         watch.budget = self.welcome.budget.parse().map_err(Failure::no)?;
         RuleBook::of_coordinator(&self.welcome.rules)
@@ -119,7 +119,7 @@ impl Joined {
 }
 
 /// The role of a session of `attach`: that of a node that has joined, a coordinator's, or none on one machine.
-pub(super) fn role(
+pub(in crate::commands) fn role(
     joined: Option<Joined>,
     args: &AttachArgs,
     (job, rules): (&Job, &mut RuleBook),
