@@ -36,7 +36,7 @@ pub(crate) const VERSION: &str = match option_env!("TUNEAGENT_BUILD") {
     disable_help_subcommand = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done; 1 a check or an action failed; 2 wrong usage, or no such process, file or rule; \
+    after_help = "Exit codes: 0 done; 1 a check or an action failed, or a program crashed after a change; 2 wrong usage, or no such process, file or rule; \
     3 not permitted; 4 the session hung and was ended.\n\
     TARGET is any process of the program, its launcher, the program's name, or a job or container:\n\
     slurm:4711, slurm:4711.0, container:3f9c. Where to start: tuneagent ps"

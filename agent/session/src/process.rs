@@ -32,3 +32,13 @@ impl fmt::Display for ActuatorPid {
         self.number.fmt(f)
     }
 }
+
+/// The newest change that the session made in a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastChange {
+    /// Its number in the journal of the process.
+    pub number: u64,
+    pub rule: String,
+    /// When it was made, in nanoseconds since the probes were armed.
+    pub at_ns: u64,
+}

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use profile::cost::HoldTotals;
 use profile::{ChangeView, GuardView, outcome as words};
 
+use crate::process::LastChange;
+
 use super::{
     Changes,
     event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange},
@@ -214,6 +216,19 @@ impl Changes {
         let trials: BTreeMap<DecisionId, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
         let shown = self.made.newest(SHOWN_MAX).chain(self.made.compared());
         shown.map(|made| made.view(trials.get(&made.decision))).collect()
+    }
+
+    /// The newest change that was made in a process.
+    pub fn last_made(&self, process: MemberProcess) -> Option<LastChange> {
+        let of_process = self
+            .made
+            .iter()
+            .filter(|made| made.process == process && made.is_made());
+        of_process.last().map(|made| LastChange {
+            number: made.number,
+            rule: made.rule().to_owned(),
+            at_ns: made.at().as_nanos() as u64,
+        })
     }
 
     /// Number of changes that are too old to be shown.

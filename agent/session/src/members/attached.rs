@@ -8,10 +8,14 @@ use super::{
     event::{ActuatorPid, Candidate, MachineId, MemberEffect, MemberEffects, MemberNotice, MemberProcess},
     since,
 };
+use crate::process::LastChange;
 use rules::Time;
 
 /// Processes of which it is said that a signal ended them.
 const KILLED_SAID: u32 = 3;
+
+/// Signals of faults, which a wrong value can cause: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
 impl Members {
     pub(super) fn tick(&mut self, machine: MachineId, now: Time) -> MemberEffects {
@@ -98,7 +102,15 @@ impl Members {
     }
 
     /// A launcher kills all ranks after the first one has crashed, so only the first are said.
-    pub(super) fn killed(&mut self, process: MemberProcess, signal: i32, now: Time) -> MemberEffects {
+    pub(super) fn killed(
+        &mut self,
+        process: MemberProcess,
+        signal: i32,
+        change: Option<LastChange>,
+        now: Time,
+    ) -> MemberEffects {
+        let change = change.filter(|_| FAULTS.contains(&signal));
+        self.has_crashed_after_change |= change.is_some();
         let Some((rank, pid)) = self.rank_and_pid(process).filter(|_| self.killed < KILLED_SAID) else {
             return MemberEffects::new();
         };
@@ -108,6 +120,7 @@ impl Members {
             pid,
             after_ns: since(now, self.armed),
             signal,
+            change,
         })]
     }
 

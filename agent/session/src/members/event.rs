@@ -4,6 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::process::LastChange;
 pub use crate::process::{ActuatorPid, MachineId, MemberProcess};
 use profile::format::duration;
 use rules::Time;
@@ -104,7 +105,13 @@ pub enum MemberEvent {
     /// The answer to [`MemberEffect::Watch`]: there is no room for this process, nor for any other.
     NoRoom(MachineId, ActuatorPid),
     /// A process to which the session attached was ended by a signal; [`MemberEvent::Ended`] follows.
-    Killed { process: MemberProcess, signal: i32 },
+    Killed {
+        process: MemberProcess,
+        signal: i32,
+        /// The newest change in it, if there was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        change: Option<LastChange>,
+    },
     /// A process to which the session attached has ended.
     Ended(MemberProcess),
 }
@@ -186,6 +193,8 @@ pub enum MemberNotice {
         /// Nanoseconds since the probes were armed.
         after_ns: u64,
         signal: i32,
+        /// The newest change in it, if the signal may be its consequence.
+        change: Option<LastChange>,
     },
     /// Something is not measured.
     Missing(String),
@@ -229,13 +238,23 @@ impl fmt::Display for MemberNotice {
                 pid,
                 after_ns,
                 signal,
-            } => write!(
-                f,
-                "{} (pid {pid}) was ended by signal {signal}{} after {}",
-                who(*rank),
-                signal_name(*signal),
-                duration(*after_ns as f64),
-            ),
+                change,
+            } => {
+                let (name, after) = (signal_name(*signal), duration(*after_ns as f64));
+                write!(
+                    f,
+                    "{} (pid {pid}) was ended by signal {signal}{name} after {after}",
+                    who(*rank)
+                )?;
+                let Some(LastChange { number, rule, at_ns }) = change else {
+                    return Ok(());
+                };
+                let since = duration(after_ns.saturating_sub(*at_ns) as f64);
+                write!(
+                    f,
+                    ", {since} after change {number}, which {rule} made and which may be the cause"
+                )
+            }
             MemberNotice::Missing(text) => write!(f, "missing: {text}"),
         }
     }
@@ -249,12 +268,14 @@ fn who(rank: Option<u32>) -> String {
 fn signal_name(signal: i32) -> &'static str {
     match signal {
         4 => " (SIGILL)",
+        5 => " (SIGTRAP)",
         6 => " (SIGABRT)",
         7 => " (SIGBUS)",
         8 => " (SIGFPE)",
         9 => " (SIGKILL)",
         11 => " (SIGSEGV)",
         15 => " (SIGTERM)",
+        31 => " (SIGSYS)",
         _ => "",
     }
 }

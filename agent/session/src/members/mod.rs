@@ -100,6 +100,8 @@ pub struct Members {
     missing: Missing,
     /// How many processes were ended by a signal.
     killed: u32,
+    /// A process was ended by the signal of a fault after the session had changed it.
+    pub has_crashed_after_change: bool,
 }
 
 impl Members {
@@ -113,6 +115,7 @@ impl Members {
             replaced: BTreeSet::new(),
             missing: Missing::new(missing),
             killed: 0,
+            has_crashed_after_change: false,
         }
     }
 
@@ -180,7 +183,11 @@ impl Members {
                 scan.found.clear();
                 MemberEffects::new()
             }
-            MemberEvent::Killed { process, signal } => self.killed(process, signal, now),
+            MemberEvent::Killed {
+                process,
+                signal,
+                change,
+            } => self.killed(process, signal, change, now),
             MemberEvent::Ended(process) => self.ended(process),
         }
     }

@@ -102,7 +102,8 @@ impl Parts {
     /// could not be written.
     pub fn outcome(mut self) -> Result<bool, leave::NotWritten> {
         let log_error = self.log.complete().err();
-        self.leaving.outcome(log_error.map(ErrorText::new))
+        let is_fine = self.leaving.outcome(log_error.map(ErrorText::new))?;
+        Ok(is_fine && !self.members.has_crashed_after_change)
     }
 
     /// Decisions for which the rules no longer wait, because they became stale or their rule was switched or
@@ -119,6 +120,11 @@ impl Parts {
     pub fn ended(&mut self, process: MemberProcess, now: Time) {
         self.log
             .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
+    }
+
+    /// The newest change in a process, for [`members::MemberEvent::Killed`].
+    pub fn last_change(&self, process: MemberProcess) -> Option<crate::process::LastChange> {
+        self.changes.last_made(process)
     }
 
     /// Passes an event to the members; returns the effects to carry out for them.

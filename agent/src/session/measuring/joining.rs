@@ -34,7 +34,12 @@ impl Measuring {
     ) -> Result<(), KernelError> {
         let process = process_here(end.slot);
         if let Some(signal) = end.signal {
-            self.members_on(context, MemberEvent::Killed { process, signal })?;
+            let killed = MemberEvent::Killed {
+                process,
+                signal,
+                change: context.parts.last_change(process),
+            };
+            self.members_on(context, killed)?;
         }
         self.members_on(context, MemberEvent::Ended(process))
     }

@@ -27,6 +27,20 @@ fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
 }
 
 #[test]
+fn the_newest_change_of_a_process_is_known_until_after_its_end() {
+    let it = after!(new(); decided(1, [R0]), s(0); written(1, 0, 1), s(0); decided(2, [R0]), s(1));
+    let newest = |it: &Changes, rank| it.last_made(rank).map(|change| (change.number, change.rule));
+    assert_eq!(
+        newest(&it, R0),
+        Some((1, "r".to_owned())),
+        "the second has no receipt"
+    );
+    assert_eq!(newest(&it, R1), None);
+    let it = after!(it; written(2, 0, 2), s(1); ChangeEvent::Ended(R0), s(2));
+    assert_eq!(newest(&it, R0), Some((2, "r".to_owned())));
+}
+
+#[test]
 fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
     for (ending, reason) in [
         (

@@ -1,6 +1,7 @@
 //! Sessions that attached to a job: late ranks, ended ranks, replaced processes, late MPI.
 
 use super::vocabulary::*;
+use crate::process::LastChange;
 
 #[test]
 fn programs_are_checked_at_each_tick_and_newcomers_looked_for_every_two_seconds() {
@@ -62,6 +63,7 @@ fn the_first_processes_that_signals_ended_are_said() {
     let killed = |place, signal| MemberEvent::Killed {
         process: slot(place),
         signal,
+        change: None,
     };
     let texts = [(0, 6), (1, 9), (2, 34), (3, 9)].map(|(place, signal)| {
         let lines = said(&it.on(killed(place, signal), s(2)));
@@ -77,6 +79,31 @@ fn the_first_processes_that_signals_ended_are_said() {
             ""
         ]
     );
+}
+
+#[test]
+fn a_fault_names_the_change_that_preceded_it_and_other_signals_do_not() {
+    let change = LastChange {
+        number: 1,
+        rule: "team-size".to_owned(),
+        at_ns: 1_880_000_000,
+    };
+    let after = ", 120 ms after change 1, which team-size made and which may be the cause";
+    for (signal, change, expected, has_crashed) in [
+        (11, Some(change.clone()), after, true),
+        (11, None, "", false),
+        (15, Some(change), "", false),
+    ] {
+        let mut it = launched([rank(0)]);
+        let killed = MemberEvent::Killed {
+            process: slot(0),
+            signal,
+            change,
+        };
+        let line = said(&it.on(killed, s(2))).concat();
+        assert!(line.ends_with(&format!(" after 2 s{expected}")), "{line}");
+        assert_eq!(it.has_crashed_after_change, has_crashed);
+    }
 }
 
 #[test]
