@@ -28,6 +28,8 @@ pub struct CheckedRule {
     pub(crate) source: Option<String>,
     pub(crate) gained: Option<String>,
     pub(crate) must_be_named: bool,
+    /// Why it must be named, or else its effect on results.
+    pub(crate) risk: Option<String>,
     /// Of two rules that change the same target, the one with the higher priority acts first.
     pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
@@ -319,6 +321,11 @@ impl CheckedRule {
     /// loads libraries.
     pub fn must_be_named(&self) -> bool {
         self.must_be_named || self.plan.actions.iter().any(|action| action.changes_code)
+    }
+
+    /// What a user should know before naming it; `None` if it acts without its name.
+    pub fn risk(&self) -> Option<&str> {
+        self.risk.as_deref().filter(|_| self.must_be_named())
     }
 
     /// Its parameters with their values for display.

@@ -51,7 +51,7 @@ pub use profile::{
 pub use snapshot::{
     CallSiteView, ChangeView, CpusView, EfficienciesView, EventsView, FindingView, FunctionTotals, GuardView,
     Histogram, IterationView, JobView, LeftLoop, LoadView, LoopBegin, MatrixView, Messages, NodeNumbers,
-    NodeState, NodeView, PaceView, PairView, ProcessView, RANKS_OF_NODE_MAX, RULE_VALUES_MAX, RankMessages,
-    Rates, Reaction, RegionsView, RuleValue, RuleView, SequenceView, Snapshot, Standing, Steps, TeamsView,
-    TimeBucket, TimeByMpi, TimeParts, TimeView, TraceView, node_list, outcome,
+    NodeState, NodeView, PaceView, PairView, ProcessView, RANKS_OF_NODE_MAX, RISK, RULE_VALUES_MAX,
+    RankMessages, Rates, Reaction, RegionsView, RuleValue, RuleView, SequenceView, Snapshot, Standing, Steps,
+    TeamsView, TimeBucket, TimeByMpi, TimeParts, TimeView, TraceView, node_list, outcome,
 };

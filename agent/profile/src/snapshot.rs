@@ -33,7 +33,9 @@ pub use self::{
     nodes::{NodeNumbers, NodeState, NodeView, RANKS_OF_NODE_MAX, node_list},
     openmp::{RegionsView, TeamsView},
     time::{TimeBucket, TimeByMpi, TimeParts, TimeView},
-    tuning::{ChangeView, FindingView, GuardView, RULE_VALUES_MAX, Reaction, RuleValue, RuleView, Standing},
+    tuning::{
+        ChangeView, FindingView, GuardView, RISK, RULE_VALUES_MAX, Reaction, RuleValue, RuleView, Standing,
+    },
 };
 
 /// Everything that is shown.

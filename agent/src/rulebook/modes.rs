@@ -85,6 +85,12 @@ impl RuleBook {
         rules.any(|rule| rule.name() == name && rule.must_be_named())
     }
 
+    /// What a user should know before naming a rule that must be named.
+    pub(crate) fn risk(&self, name: &str) -> Option<&str> {
+        let mut rules = self.engine.rules().map(|(_, rule, _)| rule);
+        rules.find(|rule| rule.name() == name)?.risk()
+    }
+
     /// Whether a rule that may act has something to do.
     pub(crate) fn may_change(&self) -> bool {
         let mut rules = self.engine.rules().map(|(_, rule, _)| rule);

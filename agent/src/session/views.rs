@@ -8,8 +8,8 @@ use probe::kernel::{self, Kernel, LinkKind, Ring};
 use profile::cost::CostView;
 use profile::format::{duration, plural};
 use profile::{
-    FindingView, JobView, MatrixView, Metered, ProcessView, SequenceView, Snapshot, TimeView, TraceView,
-    glob, has_mpi,
+    FindingView, JobView, MatrixView, Metered, ProcessView, RISK, SequenceView, Snapshot, TimeView,
+    TraceView, glob, has_mpi,
     probe::Probe,
     streams::{ContractFollower, RankReport},
 };
@@ -348,6 +348,9 @@ impl<'a> Views<'a> {
             let paths = self.target.copies_at_start(&variable);
             copies(&variable, &paths)
         }));
+        if !effects.is_empty() {
+            effects.extend(self.rules.risk(rule).map(|risk| format!("{RISK}{risk}")));
+        }
         let can_probe = self.measuring.probes.kernel().is_some();
         self.repair(rule).advice(can_probe, effects)
     }

@@ -169,6 +169,7 @@ impl Checker<'_> {
             source: file.source.clone(),
             gained: file.gained.clone(),
             must_be_named: file.must_be_named.is_some(),
+            risk: file.must_be_named.as_ref().or(file.results.as_ref()).cloned(),
             priority: file.priority,
             parameters,
             roles,

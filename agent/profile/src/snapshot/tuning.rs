@@ -79,6 +79,9 @@ pub struct RuleValue {
     pub text: String,
 }
 
+/// The begin of the line of [`FindingView::now`] that says what a user should know before the command is used.
+pub const RISK: &str = "risk: ";
+
 /// A rule whose condition holds, or held until it was repaired.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FindingView {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use profile::format::{duration, plural};
 use profile::outcome::REVERTED;
-use profile::{FindingView, RuleView, Snapshot, Standing};
+use profile::{FindingView, RISK, RuleView, Snapshot, Standing};
 
 use super::none::{self, shown_rules};
 
@@ -107,8 +107,13 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         let first = block(index + 1, finding).swap_remove(0);
         lines.push(first.trim_end_matches(':').to_owned());
-        let command = snapshot.advice(finding).and_then(|now| now.lines().next());
-        lines.extend(command.map(|command| format!("    now    {command}")));
+        let mut advice = snapshot.advice(finding).unwrap_or_default().lines();
+        lines.extend(advice.next().map(|command| format!("    now    {command}")));
+        lines.extend(
+            advice
+                .find(|line| line.starts_with(RISK))
+                .map(|risk| format!("           {risk}")),
+        );
     }
     lines
 }
@@ -189,6 +194,15 @@ mod tests {
         });
         let has = |snapshot: &Snapshot, text: &str| at_end(snapshot, false).join("\n").contains(text);
         assert!(has(&snapshot, "attach 8120 --apply") && has(&snapshot, "OMP_NUM_THREADS=1"));
+        snapshot.findings[0].now =
+            Some("tuneagent attach 8120 --apply=busy\nsets 2\nrisk: it may crash".into());
+        assert_eq!(
+            &brief(&snapshot)[2..],
+            [
+                "    now    tuneagent attach 8120 --apply=busy",
+                "           risk: it may crash"
+            ]
+        );
         snapshot.processes[0].ended = true;
         assert!(!has(&snapshot, "attach 8120") && has(&snapshot, "OMP_NUM_THREADS=1"));
     }
