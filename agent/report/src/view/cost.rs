@@ -68,13 +68,13 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let of_cpu = shown.of_cpu.filter(|_| cost.windows.is_some());
     // The others may wait for that process, or it for them.
     let is_of_one = of_cpu.is_some_and(|share| slowdown.probes > UNEQUAL * share);
-    let (up_to, of, whose) = match is_of_one {
+    let (mark, of, whose) = match is_of_one {
         true => (
-            "up to ",
+            "up to ~",
             "the time of the process that they delay most",
             "the program's",
         ),
-        false => ("", "its time", "its"),
+        false => (parts::cost_mark(snapshot), "its time", "its"),
     };
     if slowdown.probes > 0.0 {
         let most_expensive = shown.most_expensive;
@@ -94,7 +94,7 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let resident = cost.agent.resident_bytes;
     parts.extend(resident.map(|resident| bytes(resident as f64)));
     let mut lines = vec![format!(
-        " cost: the program takes {up_to}~{} longer: {}",
+        " cost: the program takes {mark}{} longer: {}",
         percent(slowdown.all()),
         parts.join(", ")
     )];
@@ -343,6 +343,8 @@ mod tests {
         let last = |snapshot: &Snapshot| over_all(snapshot).pop().unwrap_or_default();
         let line = last(&snapshot);
         assert!(line.contains(" were watched 38 % of the time "), "{line}");
+        let first = over_all(&snapshot).swap_remove(0);
+        assert!(first.contains("the program takes at least "), "its pace has no upper bound: {first}");
         if let Some(windows) = snapshot.cost.as_mut().and_then(|cost| cost.windows.as_mut()) {
             windows.functions.truncate(1);
         }

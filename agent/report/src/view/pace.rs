@@ -73,7 +73,7 @@ fn lines(
             let until = until(snapshot);
             let is_sampled = parts::is_loop_sampled(snapshot, &snapshot.functions());
             let time = time(iteration);
-            let probes = probes_share(snapshot);
+            let probes = probes_share(snapshot).map(|share| (share, parts::cost_mark(snapshot)));
             // A line about a sampling window says when that was.
             let is_dated = until.is_some();
             let beside = |span| match is_dated {

@@ -30,6 +30,15 @@ pub fn mpi_mark(snapshot: &Snapshot) -> &'static str {
     Accuracy::of(sampled_mpi(&snapshot.functions())).mark()
 }
 
+/// What stands before a share of the time that probes take. Where they slow the sampled time too much to know the
+/// pace without them, processes also wait for the probes of others, which this share leaves out.
+pub(super) fn cost_mark(snapshot: &Snapshot) -> &'static str {
+    match Accuracy::of(sampled(&snapshot.functions())) {
+        Accuracy::Unbounded => "at least ",
+        _ => "~",
+    }
+}
+
 /// How exact a number of calls is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Accuracy {

@@ -44,7 +44,7 @@ pub(super) fn step_line(
     time: StepTime,
     sequence: &SequenceView,
     (until, is_sampled): (Option<String>, bool),
-    (probes, beside): (Option<f64>, BesideChanges<'_>),
+    (probes, beside): (Option<(f64, &str)>, BesideChanges<'_>),
 ) -> String {
     let calls = calls_each(iteration.calls, sequence.steps);
     // The times before and after a change of ours say more than those of the quarters.
@@ -86,8 +86,8 @@ pub(super) fn step_line(
         ),
         false => format!("one step of the detected loop {time}"),
     };
-    let probes = probes.map_or_else(String::new, |share| {
-        format!("; probes take ~{} of a watched step", percent(share))
+    let probes = probes.map_or_else(String::new, |(share, mark)| {
+        format!("; probes take {mark}{} of a watched step", percent(share))
     });
     format!(
         " {what}   ({}{seen}{until}, {calls}{over}{change}{probes})",
