@@ -198,7 +198,7 @@ calls: cost format student
 progress: calls student
 probe: calls glob mpi
 stream_views: format
-snapshot: calls cost mpi os_metrics progress stream_views
+snapshot: calls cost format mpi os_metrics progress stream_views
 streams: format snapshot statistics stream_views
 profile: calls cost format mpi os_metrics probe snapshot
 ";
@@ -216,7 +216,7 @@ requests: leave request
 log: changes leave members request requests
 decision: changes
 nodes: decision request
-parts: changes decision leave log members request requests
+parts: changes decision leave log members process request requests
 ";
 
 const RULES: &str = "

@@ -116,11 +116,7 @@ fn changed(change: &ChangeView) -> String {
 }
 
 fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
-    let overall: Vec<_> = snapshot
-        .processes
-        .iter()
-        .filter_map(|process| process.overall)
-        .collect();
+    let overall = snapshot.overall();
     let mean = |of: &dyn Fn(&profile::Rates) -> Option<f64>| -> Option<f64> {
         let sum: Option<f64> = overall.iter().map(of).sum();
         sum.filter(|_| !overall.is_empty())

@@ -24,7 +24,7 @@ pub(crate) fn timeline(snapshot: &Snapshot, marks: Vec<TimelineMark>) -> Timelin
         .iter()
         .filter(|process| !process.load.is_empty());
     let rows = loads.clone().take(RANKS_MAX).map(|process| RankRow {
-        name: name(process.rank, process.pid),
+        name: process.name("process"),
         cells: resampled(process, end_s, of),
     });
     Timeline {

@@ -30,7 +30,7 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
 fn functions(snapshot: &Snapshot) -> Table {
     let mut all = snapshot.functions();
     all.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
-    let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
+    let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.process_count().max(1) as f64;
     let row = |function: &FunctionTotals| {
         let accuracy = view::Accuracy::of(function.estimate);
         let mark = function.estimate.map_or("", |_| "~");
@@ -98,7 +98,7 @@ fn processes(snapshot: &Snapshot, mark: &str) -> Table {
         let rates = process.overall;
         let counters = process.counters.as_ref();
         vec![
-            text(series::name(process.rank, process.pid)),
+            text(process.name("process")),
             // A recording contains no pids.
             number(Some(f64::from(process.pid)).filter(|pid| *pid != 0.0), |pid| {
                 pid.to_string()
@@ -138,7 +138,7 @@ fn regions(snapshot: &Snapshot) -> Table {
         let teams = regions.teams.as_ref();
         let mean = teams.map(|teams| teams.of.threads as f64 / teams.of.regions.max(1) as f64);
         vec![
-            text(series::name(process.rank, process.pid)),
+            text(process.name("process")),
             number(Some(regions.regions as f64), count),
             share(regions.inside()),
             number(mean, |threads| format!("{threads:.1}")),
@@ -179,7 +179,7 @@ fn predicted(snapshot: &Snapshot) -> Table {
     let row = |process: &ProcessView, law: ScalingLaw, size: &PredictedSize| {
         let (least, most) = size.interval_ns();
         vec![
-            text(series::name(process.rank, process.pid)),
+            text(process.name("process")),
             number(Some(f64::from(size.threads)), count),
             number(Some(size.time_ns), duration),
             number(Some(least), duration),
@@ -224,7 +224,7 @@ fn scaling(snapshot: &Snapshot) -> Table {
     let row = |(process, size): (&ProcessView, &SizeView)| {
         let losses = &size.losses;
         let mut cells = vec![
-            text(series::name(process.rank, process.pid)),
+            text(process.name("process")),
             number(Some(f64::from(size.threads)), count),
             number(Some(size.iterations as f64), count),
             number(Some(size.time_ns), duration),

@@ -41,7 +41,7 @@ pub use calls::{
 };
 
 // Readings, and the values computed from them.
-pub use os_metrics::{Counters, Frequency};
+pub use os_metrics::{Counters, Frequency, MemoryEvents, MemoryGroup, OutOfMemory};
 pub use profile::{
     CALL_NS, Inputs, Metered, ProcessRank, Profile, Reading, Threads, UnknownThreads, Usage, has_mpi, hits,
     threads_of,
@@ -53,5 +53,5 @@ pub use snapshot::{
     Histogram, IterationView, JobView, LeftLoop, LoadView, LoopBegin, MatrixView, Messages, NodeNumbers,
     NodeState, NodeView, PaceView, PairView, ProcessView, RANKS_OF_NODE_MAX, RISK, RULE_VALUES_MAX,
     RankMessages, Rates, Reaction, RegionsView, RuleValue, RuleView, SequenceView, Snapshot, Standing, Steps,
-    TeamsView, TimeBucket, TimeByMpi, TimeParts, TimeView, TraceView, node_list, outcome,
+    TeamsView, TimeBucket, TimeByMpi, TimeParts, TimeView, TraceView, name_programs, node_list, outcome,
 };

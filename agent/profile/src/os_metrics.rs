@@ -36,6 +36,81 @@ pub struct Counters {
     pub is_stopped: bool,
 }
 
+impl Counters {
+    /// What was added since `before`; what is a state, such as memory in use, is that of `self`.
+    pub fn since(&self, before: &Counters) -> Counters {
+        Counters {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            children_ns: self.children_ns.saturating_sub(before.children_ns),
+            runqueue_ns: self.runqueue_ns.saturating_sub(before.runqueue_ns),
+            runqueue_bound_ns: self.runqueue_bound_ns.saturating_sub(before.runqueue_bound_ns),
+            switches_involuntary: self
+                .switches_involuntary
+                .saturating_sub(before.switches_involuntary),
+            switches_voluntary: self.switches_voluntary.saturating_sub(before.switches_voluntary),
+            faults_minor: self.faults_minor.saturating_sub(before.faults_minor),
+            faults_major: self.faults_major.saturating_sub(before.faults_major),
+            moved_bytes: self.moved_bytes.map(|(read, written)| {
+                let (read_before, written_before) = before.moved_bytes.unwrap_or_default();
+                (
+                    read.saturating_sub(read_before),
+                    written.saturating_sub(written_before),
+                )
+            }),
+            ..*self
+        }
+    }
+}
+
+/// How often the kernel enforced the memory limits of a cgroup (`memory.events`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryEvents {
+    /// Times that processes were throttled, and had to give back memory, above `memory.high`.
+    pub high: u64,
+    /// Times that memory was about to exceed `memory.max`, so that the kernel had to reclaim some.
+    pub max: u64,
+    /// Times that this did not suffice.
+    pub oom: u64,
+    /// Processes of the group that the OOM killer ended.
+    pub oom_kill: u64,
+}
+
+impl MemoryEvents {
+    /// What was added since `before`.
+    pub fn since(&self, before: &MemoryEvents) -> MemoryEvents {
+        MemoryEvents {
+            high: self.high.saturating_sub(before.high),
+            max: self.max.saturating_sub(before.max),
+            oom: self.oom.saturating_sub(before.oom),
+            oom_kill: self.oom_kill.saturating_sub(before.oom_kill),
+        }
+    }
+}
+
+/// A cgroup whose memory is limited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryGroup {
+    /// Its path below the mount, as in "/slurm/job_4".
+    pub cgroup: String,
+    /// `memory.max`; `None` without a limit.
+    pub limit_bytes: Option<u64>,
+    /// `memory.high`; `None` without one.
+    pub high_bytes: Option<u64>,
+    pub events: MemoryEvents,
+}
+
+/// What the OOM killer did in the cgroup of a process since the session began.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct OutOfMemory {
+    /// The cgroup of the process.
+    pub cgroup: String,
+    /// Processes of this cgroup that it ended.
+    pub kills: u64,
+    /// The cgroup whose limit was reached, which may be one above, and the limit in bytes; `None` if no limit was: the
+    /// machine was out of memory.
+    pub reached: Option<(String, u64)>,
+}
+
 /// Clock frequencies of a set of CPUs at one moment, in hertz.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {

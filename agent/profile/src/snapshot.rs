@@ -7,6 +7,7 @@ mod matrix;
 mod nodes;
 mod openmp;
 pub mod outcome;
+mod programs;
 mod time;
 mod tuning;
 
@@ -21,7 +22,7 @@ use crate::{
         place::SourcePlace,
     },
     cost::CostView,
-    os_metrics::{Counters, Frequency},
+    os_metrics::{Counters, Frequency, MemoryGroup},
     progress::ProgressView,
     stream_views::ContractView,
 };
@@ -32,6 +33,7 @@ pub use self::{
     matrix::{MatrixView, Messages, PairView, RankMessages},
     nodes::{NodeNumbers, NodeState, NodeView, RANKS_OF_NODE_MAX, node_list},
     openmp::{RegionsView, TeamsView},
+    programs::name_programs,
     time::{TimeBucket, TimeByMpi, TimeParts, TimeView},
     tuning::{
         ChangeView, FindingView, GuardView, RISK, RULE_VALUES_MAX, Reaction, RuleValue, RuleView, Standing,
@@ -55,6 +57,8 @@ pub struct Snapshot {
     pub time: TimeView,
     /// CPUs that the processes may use in total, and CPUs online; `None` if they could not be read.
     pub cpus: Option<CpusView>,
+    /// The cgroups of the processes whose memory limits were reached since the session began.
+    pub memory_groups: Vec<MemoryGroup>,
     /// How far the program is; `None` if nothing says so.
     pub progress: Option<ProgressView>,
     /// Speedups that the user states (`--hint`).
@@ -346,6 +350,9 @@ pub struct JobView {
 pub struct ProcessView {
     pub pid: i32,
     pub rank: Option<u32>,
+    /// The program of this entry, if the process executed others while it was watched; with the time of its first
+    /// reading if they have the same name, as in "python3 from 4 s".
+    pub program: Option<String>,
     pub ended: bool,
     /// The machine that it runs on, if not that of the job.
     pub host: Option<String>,
@@ -355,6 +362,8 @@ pub struct ProcessView {
     pub functions: Vec<FunctionTotals>,
     /// Counters of the kernel, since the process started.
     pub counters: Option<Counters>,
+    /// The part of `counters` of the programs that the process executed before; `None` if it was watched with none.
+    pub counters_before: Option<Counters>,
     /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` if MPI is not
     /// probed.
     pub mpi_ns: Option<u64>,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use profile::progress::ProgressView;
 use profile::streams::ContractView;
 use profile::{
-    ChangeView, FindingView, FunctionTotals, Histogram, LoadView, NodeView, ProcessView, RuleView, Snapshot,
-    SpeedupHint, TimeByMpi, TimeParts, TraceView,
+    ChangeView, FindingView, FunctionTotals, Histogram, LoadView, MemoryGroup, NodeView, ProcessView,
+    RuleView, Snapshot, SpeedupHint, TimeByMpi, TimeParts, TraceView,
 };
 use serde_json::{Value, json};
 
@@ -63,6 +63,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
             "mean_hz": frequency.mean_hz,
             "most_hz": frequency.most_hz,
         })),
+        "memory_limits": snapshot.memory_groups.iter().map(memory_limit).collect::<Value>(),
         "completeness": {
             "status": if complete { "complete" } else { "partial" },
             "missing": snapshot.missing,
@@ -118,6 +119,19 @@ fn node(view: &NodeView) -> Value {
     })
 }
 
+fn memory_limit(group: &MemoryGroup) -> Value {
+    let events = &group.events;
+    json!({
+        "cgroup": group.cgroup,
+        "limit_bytes": group.limit_bytes,
+        "high_bytes": group.high_bytes,
+        "high": events.high,
+        "max": events.max,
+        "oom": events.oom,
+        "oom_kill": events.oom_kill,
+    })
+}
+
 fn contract(view: &ContractView) -> Value {
     // A number that is not finite has no form in JSON; rates are finite.
     let mut value = serde_json::to_value(&view.summary).unwrap_or_default();
@@ -160,11 +174,12 @@ fn progress(view: &ProgressView) -> Value {
 }
 
 fn process(view: &ProcessView, host: &str) -> Value {
-    let counters = view.counters.as_ref();
+    let counters = view.program_counters();
     json!({
         // Processes of a recording have no process ids.
         "pid": Some(view.pid).filter(|pid| *pid != 0),
         "rank": view.rank,
+        "program": view.program,
         "host": view.host.as_deref().unwrap_or(host),
         "ended": view.ended,
         "watched_s": seconds(view.watched_ns),

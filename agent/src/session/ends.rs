@@ -7,6 +7,7 @@ use std::{
 
 use tokio::{sync::mpsc, task::JoinSet};
 
+use super::members::Exit;
 use crate::readable::Readable;
 
 /// Maximum number of unread ends.
@@ -16,8 +17,8 @@ const ENDS_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessEnd {
     pub(super) slot: u32,
-    /// The signal that ended it; `None` if there was none, or if the kernel does not say.
-    pub(super) signal: Option<i32>,
+    /// `None` if the kernel does not report it.
+    pub(super) exit: Option<Exit>,
 }
 
 /// Watches any number of processes until it is dropped.
@@ -39,16 +40,21 @@ impl Ends {
         while self.watches.try_join_next().is_some() {}
         let sender = self.to.clone();
         self.watches.spawn(async move {
-            let mut signal = None;
+            let mut exit = None;
             if let Ok(pidfd) = Readable::end_of(pid) {
                 // On an error it cannot be waited for, so it is considered ended.
                 let _ = pidfd.wait().await;
                 let status = tuner::wait_status(pid, pidfd.as_fd());
-                signal = status.and_then(|status| ExitStatus::from_raw(status).signal());
+                exit = status.map(ExitStatus::from_raw).and_then(exit_of);
             }
-            let _ = sender.send(ProcessEnd { slot, signal }).await;
+            let _ = sender.send(ProcessEnd { slot, exit }).await;
         });
     }
+}
+
+fn exit_of(status: ExitStatus) -> Option<Exit> {
+    let by_signal = status.signal().map(Exit::Signal);
+    by_signal.or_else(|| status.code().map(Exit::Status))
 }
 
 #[cfg(test)]
@@ -58,12 +64,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signal_that_ended_a_process_is_known_before_and_after_it_is_collected() {
+    fn how_a_process_ended_is_known_before_and_after_it_is_collected() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         runtime.block_on(async {
             let (mut ends, mut ended) = Ends::new();
-            for (slot, line, signal) in [(1, "read x; kill -ABRT $$", Some(6)), (2, "read x; exit 3", None)] {
+            for (slot, line, exit) in [
+                (1, "read x; kill -ABRT $$", Exit::Signal(6)),
+                (2, "read x; exit 3", Exit::Status(3)),
+                (3, "read x; exit 0", Exit::Status(0)),
+            ] {
                 let child = Command::new("sh")
                     .args(["-c", line])
                     .stdin(Stdio::piped())
@@ -71,7 +81,13 @@ mod tests {
                 let mut child = child.unwrap();
                 ends.watch(child.id() as i32, slot);
                 drop(child.stdin.take());
-                assert_eq!(ended.recv().await, Some(ProcessEnd { slot, signal }));
+                assert_eq!(
+                    ended.recv().await,
+                    Some(ProcessEnd {
+                        slot,
+                        exit: Some(exit)
+                    })
+                );
                 let pid = rustix::process::Pid::from_child(&child);
                 let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
                 let status = child.wait().unwrap().into_raw();
@@ -94,7 +110,7 @@ mod tests {
             drop(first.stdin.take());
             let first_end = ProcessEnd {
                 slot: 1,
-                signal: None,
+                exit: Some(Exit::Status(0)),
             };
             assert_eq!(ended.recv().await, Some(first_end));
             drop(ends);

@@ -16,6 +16,8 @@ pub(super) struct System {
     /// CPUs that the job may use.
     pub(super) shares: os_metrics::Shares,
     pub(super) others: os_metrics::Others,
+    /// Memory limits of the cgroups of the job.
+    pub(super) memory: os_metrics::MemoryGroups,
     /// The actuator's process id, if there is one.
     pub(super) actuator: Option<i32>,
     /// By slot; the inner `None` if /proc cannot be read.

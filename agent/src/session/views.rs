@@ -1,7 +1,7 @@
 //! The displayed data of a session, read from its parts. Changes nothing.
 
 use crate::rulebook::DecisionId;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use job::{Job, Namer, monotonic_ns};
 use probe::kernel::{self, Kernel, LinkKind, Ring};
@@ -9,7 +9,7 @@ use profile::cost::CostView;
 use profile::format::{duration, plural};
 use profile::{
     FindingView, JobView, MatrixView, Metered, ProcessView, RISK, SequenceView, Snapshot, TimeView,
-    TraceView, glob, has_mpi,
+    TraceView, glob, has_mpi, name_programs,
     probe::Probe,
     streams::{ContractFollower, RankReport},
 };
@@ -78,6 +78,7 @@ impl<'a> Views<'a> {
                 buckets: Vec::new(),
             },
             cpus: self.measuring.cpus.view(),
+            memory_groups: self.measuring.system.memory.reached(),
             progress: self.measuring.progress.as_ref().and_then(ProgressReader::view),
             speedup_hints: self.options.speedup_hints.clone(),
             rules: self.rules.views(),
@@ -175,7 +176,23 @@ impl<'a> Views<'a> {
             durations.enter(process.slot, self.measuring.probes.list(), &mut view);
             view
         });
-        views.collect()
+        let mut views: Vec<ProcessView> = views.collect();
+        name_programs(&mut views, &self.programs());
+        views
+    }
+
+    /// The name of the program of each entry, and when it was first read, in nanoseconds since the probes were armed.
+    fn programs(&self) -> Vec<(String, u64)> {
+        let program = |process: &Metered| {
+            let member = self.target.member(process.slot);
+            let first_ns = process.first().map_or(self.start.armed_ns, |first| first.at_ns);
+            let from_ns = first_ns.saturating_sub(self.start.armed_ns);
+            (
+                member.map(|member| member.name.clone()).unwrap_or_default(),
+                from_ns,
+            )
+        };
+        self.shown().into_iter().map(program).collect()
     }
 
     /// Processes in the order of display.
@@ -432,7 +449,11 @@ impl<'a> Views<'a> {
 
 /// The processes of which no MPI call was seen, although one may be open, as a text.
 fn mpi_unknown(processes: &[ProcessView]) -> Option<String> {
-    let unknown = processes.iter().filter(|process| process.is_mpi_unknown);
+    let mut seen = BTreeSet::new();
+    // A process that executed another program has several entries.
+    let unknown = processes
+        .iter()
+        .filter(|process| process.is_mpi_unknown && seen.insert((process.rank, process.pid)));
     let names: Vec<String> = unknown
         .map(|process| match process.rank {
             Some(rank) => format!("rank {rank}"),
@@ -489,6 +510,11 @@ mod tests {
         assert!(
             text.starts_with("time inside MPI of rank 1, rank 2: no MPI call began"),
             "{text}"
+        );
+        let executed = mpi_unknown(&[rank(1, true), rank(1, true)]).unwrap();
+        assert!(
+            executed.starts_with("time inside MPI of rank 1: no MPI call began"),
+            "{executed}"
         );
         let many: Vec<ProcessView> = (0..20).map(|number| rank(number, true)).collect();
         assert!(mpi_unknown(&many).unwrap().contains("rank 7 and 12 more: "));

@@ -30,6 +30,12 @@ pub(super) fn tightest_of(line: &str) -> Option<(PathBuf, f64)> {
         .min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
+/// The group in the hierarchy of version 2 and its mount, from /proc/PID/cgroup.
+pub(super) fn unified_of(text: &str) -> Option<(PathBuf, &'static Path)> {
+    let line = text.lines().find(|line| line.starts_with("0::"))?;
+    group_of(line, "memory")
+}
+
 /// The group with this controller and the mount that contains it, from one line of /proc/PID/cgroup: number
 /// of the hierarchy, its controllers, the group's path.
 fn group_of(line: &str, controller: &str) -> Option<(PathBuf, &'static Path)> {

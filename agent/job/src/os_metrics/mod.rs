@@ -8,6 +8,7 @@ mod cpus;
 mod frequency;
 mod groups;
 mod heaps;
+mod memory;
 mod others;
 mod shares;
 
@@ -15,6 +16,7 @@ pub use cores::{TooFewCores, dealt};
 pub use counters::Sampler;
 pub use cpus::{CpuShare, Periods, available, memory_nodes, online, reach, usable};
 pub use frequency::frequency;
+pub use memory::MemoryGroups;
 pub use others::{Busy, Others};
 pub use profile::{Counters, Frequency};
 pub use shares::{CpuLimits, Shares};

@@ -101,6 +101,8 @@ pub struct Metered {
     pub rank: Option<u32>,
     pub slot: u32,
     pub ended: bool,
+    /// The last counters of the program that it executed before, if it was watched with that one.
+    pub before: Option<Counters>,
     /// It could be inspected while it ran, and can be watched. Rules only see such processes.
     pub is_known: bool,
     /// The sequence of its calls.

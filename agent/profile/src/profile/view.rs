@@ -59,7 +59,9 @@ impl Metered {
                 .as_ref()
                 .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns)),
             functions: functions.collect(),
+            program: None,
             counters: last.counters,
+            counters_before: self.before,
             mpi_ns: knows_mpi.then_some(last.mpi_ns),
             mpi_waited_ns: last.mpi_waited_ns.filter(|_| knows_mpi),
             is_mpi_unknown: last.is_mpi_unknown,

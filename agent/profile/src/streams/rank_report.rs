@@ -67,7 +67,7 @@ impl RankReport {
 
 impl RankTotals {
     fn of(process: &ProcessView) -> RankTotals {
-        let counters = process.counters.as_ref();
+        let counters = process.program_counters();
         RankTotals {
             pid: Some(process.pid),
             rank: process.rank,

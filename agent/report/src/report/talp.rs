@@ -24,12 +24,13 @@ struct Times {
 /// several threads call MPI.
 pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     let mut nodes: BTreeMap<&str, Vec<Times>> = BTreeMap::new();
-    for process in &snapshot.processes {
-        let host = process.host.as_deref().unwrap_or(&snapshot.job.host);
-        nodes.entry(host).or_default().push(times(process)?);
+    for process in snapshot.by_process() {
+        let host = process.iter().find_map(|entry| entry.host.as_deref());
+        let host = host.unwrap_or(&snapshot.job.host);
+        nodes.entry(host).or_default().push(times(&process)?);
     }
     let region = region(snapshot, &nodes)?;
-    let ranks = snapshot.processes.len();
+    let ranks = snapshot.process_count();
     let timestamp: String = snapshot
         .taken_at
         .chars()
@@ -53,7 +54,7 @@ fn region(snapshot: &Snapshot, nodes: &BTreeMap<&str, Vec<Times>>) -> Option<Val
         .map(|node| node.iter().map(share).collect())
         .collect();
     let of = Efficiencies::of(&shares)?;
-    let ranks = snapshot.processes.len() as u64;
+    let ranks = snapshot.process_count() as u64;
     let all = || nodes.values().flatten();
     let mean_mpi =
         |node: &Vec<Times>| node.iter().map(|times| times.mpi_ns).sum::<u64>() as f64 / node.len() as f64;
@@ -104,8 +105,10 @@ fn region(snapshot: &Snapshot, nodes: &BTreeMap<&str, Vec<Times>>) -> Option<Val
     }))
 }
 
-fn times(process: &ProcessView) -> Option<Times> {
-    let (watched, mpi_ns) = (process.watched_ns, process.mpi_ns?);
+/// Of all programs of a process.
+fn times(process: &[&ProcessView]) -> Option<Times> {
+    let watched: u64 = process.iter().map(|entry| entry.watched_ns).sum();
+    let mpi_ns = process.iter().map(|entry| entry.mpi_ns).sum::<Option<u64>>()?;
     Some(Times {
         useful_ns: watched.checked_sub(mpi_ns).filter(|_| watched > 0)?,
         mpi_ns,

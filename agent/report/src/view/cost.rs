@@ -344,7 +344,10 @@ mod tests {
         let line = last(&snapshot);
         assert!(line.contains(" were watched 38 % of the time "), "{line}");
         let first = over_all(&snapshot).swap_remove(0);
-        assert!(first.contains("the program takes at least "), "its pace has no upper bound: {first}");
+        assert!(
+            first.contains("the program takes at least "),
+            "its pace has no upper bound: {first}"
+        );
         if let Some(windows) = snapshot.cost.as_mut().and_then(|cost| cost.windows.as_mut()) {
             windows.functions.truncate(1);
         }

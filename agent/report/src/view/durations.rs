@@ -57,20 +57,17 @@ fn totals(function: &FunctionTotals) -> String {
 fn by_rank(snapshot: &Snapshot, name: &str) -> String {
     let of = |process: &ProcessView| {
         let function = process.functions.iter().find(|function| function.name == name)?;
-        Some((function.mean_of_returned_ns()?, process.rank, process.pid))
+        Some((function.mean_of_returned_ns()?, process.name("pid")))
     };
     let mut means: Vec<_> = snapshot.processes.iter().filter_map(of).collect();
     means.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let who = |rank: Option<u32>, pid: i32| {
-        rank.map_or_else(|| format!("pid {pid}"), |rank| format!("rank {rank}"))
-    };
     match means.as_slice() {
         [least, .., most] => format!(
             "; least {} ({}), most {} ({})",
             duration(least.0),
-            who(least.1, least.2),
+            least.1,
             duration(most.0),
-            who(most.1, most.2)
+            most.1
         ),
         _ => String::new(),
     }

@@ -23,9 +23,8 @@ pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<f64> {
 
 /// The efficiencies over the session; `None` also if the ranks sleep.
 pub fn efficiencies(snapshot: &Snapshot) -> Option<&EfficienciesView> {
-    let overall = snapshot.processes.iter().filter_map(|process| process.overall);
     let known = snapshot.sequence.efficiencies.as_ref();
-    known.filter(|_| asleep(overall).is_none())
+    known.filter(|_| asleep(snapshot.overall().into_iter()).is_none())
 }
 
 /// The efficiencies, their factors and the scalability, in lines; `asleep` is the share of the time outside MPI

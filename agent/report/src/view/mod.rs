@@ -9,6 +9,7 @@ mod efficiency;
 mod findings;
 mod history;
 mod live;
+mod memory;
 mod none;
 mod pace;
 mod pairs;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use profile::{
-    RuleView, Snapshot, Standing,
+    ProcessView, Rates, RuleView, Snapshot, Standing,
     format::{duration, percent, plural},
 };
 
@@ -163,11 +163,12 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     if snapshot.elapsed < SHORT {
         return None;
     }
-    let rates = snapshot.processes.iter().filter_map(|process| match is_over {
-        true => process.overall,
-        false => process.rates.or(process.overall),
-    });
-    let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
+    let now = |process: &ProcessView| process.rates.or(process.overall);
+    let rates: Vec<Rates> = match is_over {
+        true => snapshot.overall(),
+        false => snapshot.running().filter_map(now).collect(),
+    };
+    let (cpu, waiting) = rates.iter().fold((0.0, 0.0), |sum, rates| {
         (sum.0 + rates.cpu, sum.1 + rates.runqueue)
     });
     let wanted = cpu + waiting;

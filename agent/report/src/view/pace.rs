@@ -48,7 +48,7 @@ fn until(snapshot: &Snapshot) -> Option<String> {
 /// Pace and efficiencies over the entire session, and the parts that are not measured.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
-    let asleep = efficiency::asleep(snapshot.processes.iter().filter_map(|process| process.overall));
+    let asleep = efficiency::asleep(snapshot.overall().into_iter());
     let around = snapshot.iteration_around_change();
     let around = around.map(|(before_ns, after_ns)| StepTime::Around { before_ns, after_ns });
     let mut lines = lines(snapshot, sequence.efficiencies.as_ref(), asleep, |iteration| {
@@ -235,7 +235,7 @@ pub(super) fn of_part(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Stri
 
 /// The time for which all processes were watched, summed, in nanoseconds.
 pub(super) fn watched_ns(snapshot: &Snapshot) -> f64 {
-    snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64
+    snapshot.elapsed.as_nanos() as f64 * snapshot.process_count().max(1) as f64
 }
 
 /// A note that not all calls are in a call site.

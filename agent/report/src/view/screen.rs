@@ -7,7 +7,9 @@ use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
 use super::parts::Accuracy;
 use super::rows::{Row, rows};
-use super::{contract, cost, cpus, durations, findings, history, pace, pairs, parts, progress, scaling};
+use super::{
+    contract, cost, cpus, durations, findings, history, memory, pace, pairs, parts, progress, scaling,
+};
 
 /// Smaller shares of the time are shown as less than this.
 const POINTS_SHOWN: f64 = 0.001;
@@ -60,11 +62,7 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
     // Processes of a recording have no process ids.
     let pids = snapshot.processes.iter().map(|process| process.pid);
     let pids: BTreeSet<i32> = pids.filter(|pid| *pid != 0).collect();
-    // A process that has exec'ed another program has two entries.
-    let here = match pids.len() {
-        0 => snapshot.processes.len(),
-        count => count,
-    };
+    let here = snapshot.process_count();
     let pids = match (pids.first(), pids.last()) {
         (Some(first), Some(last)) if first != last => format!(" (pids {first}-{last})"),
         (Some(only), _) => format!(" (pid {only})"),
@@ -81,7 +79,7 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
 
 /// The number of processes on all nodes, and the nodes.
 fn processes_of_nodes(snapshot: &Snapshot) -> String {
-    let (there, job) = (snapshot.processes.len(), &snapshot.job);
+    let (there, job) = (snapshot.process_count(), &snapshot.job);
     let who = match (job.mpi.is_some(), job.size) {
         (true, Some(size)) if size != there => format!("{there} of {size} ranks"),
         (true, _) => plural(there, "rank"),
@@ -164,7 +162,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         return lines;
     }
     lines.extend(overview(snapshot));
-    let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
+    let watched = pace::watched_ns(snapshot);
     let mut functions = snapshot.functions();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     if !functions.is_empty() {
@@ -198,8 +196,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
 
 /// Where the time of all ranks went, their pace and efficiencies, and what watching cost.
 pub fn overview(snapshot: &Snapshot) -> Vec<String> {
-    let overall = snapshot.processes.iter().filter_map(|process| process.overall);
-    let mut lines = over_all(snapshot, "over", overall.collect());
+    let mut lines = over_all(snapshot, "over", snapshot.overall());
     lines.extend(parts::around_changes(snapshot));
     lines.extend(pace::over_all(snapshot));
     lines.extend(pace::regions(snapshot));
@@ -260,6 +257,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     ];
     lines.extend(in_mpi);
     lines.extend(cpus::line(snapshot, &rates));
+    lines.extend(memory::lines(snapshot));
     lines
 }
 

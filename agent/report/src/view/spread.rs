@@ -12,6 +12,9 @@ type Quantity = (
     fn(f64, f64) -> String,
 );
 
+/// Columns of the name of a process at least.
+const NAME_MIN: usize = 13;
+
 /// The quantity that is an estimate if MPI functions are sampled.
 const INSIDE_MPI: &str = "inside MPI";
 
@@ -48,9 +51,15 @@ fn overall(process: &ProcessView) -> Option<&Rates> {
 
 /// A line for each quantity; empty if there is no other process to compare with.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
+    let names = snapshot
+        .processes
+        .iter()
+        .filter(|process| process.program.is_some());
+    let names = names.map(|process| who(0, process).chars().count());
+    let name = names.fold(NAME_MIN, usize::max);
     let rows: Vec<String> = QUANTITIES
         .iter()
-        .filter_map(|quantity| row(snapshot, quantity))
+        .filter_map(|quantity| row(snapshot, quantity, name))
         .collect();
     if rows.is_empty() {
         return rows;
@@ -61,7 +70,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
         "processes"
     };
     let head = format!(
-        " {:<20} {:>9} {:<13} {:>8} {:>9}",
+        " {:<20} {:>9} {:<name$} {:>8} {:>9}",
         format!("of the {noun}"),
         "least",
         "",
@@ -71,13 +80,21 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     [vec![String::new(), head], rows].concat()
 }
 
-fn row(snapshot: &Snapshot, (name, of, show): &Quantity) -> Option<String> {
-    // Processes of a recording have no process ids.
-    let who = |number: usize, process: &ProcessView| match (process.rank, process.pid) {
-        (Some(rank), _) => format!("(rank {rank})"),
-        (None, 0) => format!("(process {number})"),
-        (None, pid) => format!("(pid {pid})"),
+/// Processes of a recording have no process ids.
+fn who(number: usize, process: &ProcessView) -> String {
+    let of = match (process.rank, process.pid) {
+        (Some(rank), _) => format!("rank {rank}"),
+        (None, 0) => format!("process {number}"),
+        (None, pid) => format!("pid {pid}"),
     };
+    match &process.program {
+        Some(program) => format!("({of}, {program})"),
+        None => format!("({of})"),
+    }
+}
+
+/// `columns` are those of the names of processes.
+fn row(snapshot: &Snapshot, (name, of, show): &Quantity, columns: usize) -> Option<String> {
     // Launchers and shells of a command are not ranks.
     let is_one = |process: &&ProcessView| snapshot.job.mpi.is_none() || process.rank.is_some();
     let compared = (1..).zip(snapshot.processes.iter().filter(is_one));
@@ -95,7 +112,7 @@ fn row(snapshot: &Snapshot, (name, of, show): &Quantity) -> Option<String> {
     };
     let show = |value: f64| format!("{about}{}", show(value, most.0));
     Some(format!(
-        " {:<20} {:>9} {:<13} {:>8} {:>9} {}",
+        " {:<20} {:>9} {:<columns$} {:>8} {:>9} {}",
         name,
         show(least.0),
         least.1,

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use super::{
     Members, SCAN_NS, SEARCHES_OLD, YOUNG_NS,
-    event::{ActuatorPid, Candidate, MachineId, MemberEffect, MemberEffects, MemberNotice, MemberProcess},
+    event::{
+        ActuatorPid, Candidate, Exit, ExitCause, MachineId, MemberEffect, MemberEffects, MemberNotice,
+        MemberProcess,
+    },
     since,
 };
-use crate::process::LastChange;
+use profile::OutOfMemory;
 use rules::Time;
 
-/// Processes of which it is said that a signal ended them.
-const KILLED_SAID: u32 = 3;
-
-/// Signals of faults, which a wrong value can cause: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
-const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
+/// Processes of which it is said how they ended; the others are counted.
+const EXITS_SAID: u32 = 3;
 
 impl Members {
     pub(super) fn tick(&mut self, machine: MachineId, now: Time) -> MemberEffects {
@@ -52,6 +52,7 @@ impl Members {
             return MemberEffects::new();
         };
         let needs_mpi = self.has_launcher();
+        self.has_executed(process, (rank, pid), program.clone(), now);
         let notice = MemberNotice::Replaced {
             rank,
             pid,
@@ -81,6 +82,7 @@ impl Members {
             what,
         };
         self.scan(process.machine).late.push(candidate);
+        self.missing.note(notice.to_string());
         self.begin_anew(process, notice)
     }
 
@@ -93,7 +95,6 @@ impl Members {
     /// Ends the process in its slot, so that it can join in another one.
     fn begin_anew(&mut self, process: MemberProcess, notice: MemberNotice) -> MemberEffects {
         self.replaced.insert(process);
-        self.missing.note(notice.to_string());
         let mut effects = self.end_attached(process);
         // A call that was open in the old slot (MPI_Init) never ends there: all calls of the new slot would
         // be nested in it.
@@ -102,26 +103,45 @@ impl Members {
     }
 
     /// A launcher kills all ranks after the first one has crashed, so only the first are said.
-    pub(super) fn killed(
+    pub(super) fn exited(
         &mut self,
         process: MemberProcess,
-        signal: i32,
-        change: Option<LastChange>,
+        (exit, cause): (Exit, Option<ExitCause>),
         now: Time,
     ) -> MemberEffects {
-        let change = change.filter(|_| FAULTS.contains(&signal));
-        self.has_crashed_after_change |= change.is_some();
-        let Some((rank, pid)) = self.rank_and_pid(process).filter(|_| self.killed < KILLED_SAID) else {
+        let cause = cause.filter(|cause| match cause {
+            ExitCause::OutOfMemory(memory) => exit == Exit::KILLED && self.is_victim(memory),
+            ExitCause::Change(_) => exit.is_fault(),
+        });
+        self.has_crashed_after_change |= matches!(cause, Some(ExitCause::Change(_)));
+        let is_news = exit != Exit::Status(0);
+        let Some((rank, pid)) = self.rank_and_pid(process).filter(|_| is_news) else {
             return MemberEffects::new();
         };
-        self.killed += 1;
-        vec![MemberEffect::Say(MemberNotice::Killed {
+        if self.exits_said == EXITS_SAID {
+            match exit {
+                Exit::Signal(_) => self.more_exited.0 += 1,
+                Exit::Status(_) => self.more_exited.1 += 1,
+            }
+            return MemberEffects::new();
+        }
+        self.exits_said += 1;
+        vec![MemberEffect::Say(MemberNotice::Exited {
             rank,
             pid,
             after_ns: since(now, self.armed),
-            signal,
-            change,
+            exit,
+            cause,
         })]
+    }
+
+    /// Whether the OOM killer ended a process that SIGKILL has ended. It ended `kills` of its cgroup: a launcher that
+    /// kills the rest does so after it.
+    fn is_victim(&mut self, memory: &OutOfMemory) -> bool {
+        let known = self.oom_victims.entry(memory.cgroup.clone()).or_default();
+        let is_victim = *known < memory.kills;
+        *known += u64::from(is_victim);
+        is_victim
     }
 
     pub(super) fn ended(&mut self, process: MemberProcess) -> MemberEffects {
@@ -129,6 +149,12 @@ impl Members {
         let mut effects = self.end_attached(process);
         effects.push(MemberEffect::CheckChanges(process));
         if self.replaced.is_empty() && self.seats.values().all(|seat| seat.has_ended) {
+            let (by_signal, with_status) = self.more_exited;
+            let more = MemberNotice::MoreExited {
+                by_signal,
+                with_status,
+            };
+            effects.extend((self.more_exited != (0, 0)).then_some(MemberEffect::Say(more)));
             effects.push(MemberEffect::Finish("the program has ended"));
         }
         effects

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::LastChange;
 pub use crate::process::{ActuatorPid, MachineId, MemberProcess};
-use profile::format::duration;
+use profile::{
+    OutOfMemory,
+    format::{bytes, duration, plural},
+};
 use rules::Time;
 
 /// A process as it was found in /proc.
@@ -38,6 +41,36 @@ pub struct LateAttachment {
     pub is_again: bool,
     /// The start of the process was seen: it is still in its first call.
     pub begins: bool,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// By itself, with this status.
+    Status(i32),
+    /// By the signal of this number.
+    Signal(i32),
+}
+
+impl Exit {
+    /// How the OOM killer ends a process: SIGKILL.
+    pub const KILLED: Exit = Exit::Signal(9);
+
+    /// By the signal of a fault, which a wrong value can cause: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+    pub(super) fn is_fault(self) -> bool {
+        matches!(self, Exit::Signal(4..=8 | 11 | 31))
+    }
+}
+
+/// Why a process may have ended by a signal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitCause {
+    /// What the OOM killer did in its cgroup.
+    OutOfMemory(OutOfMemory),
+    /// The newest change in it.
+    Change(LastChange),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,13 +137,12 @@ pub enum MemberEvent {
     },
     /// The answer to [`MemberEffect::Watch`]: there is no room for this process, nor for any other.
     NoRoom(MachineId, ActuatorPid),
-    /// A process to which the session attached was ended by a signal; [`MemberEvent::Ended`] follows.
-    Killed {
+    /// How a process to which the session attached ended, if the kernel reports it; [`MemberEvent::Ended`] follows.
+    Exited {
         process: MemberProcess,
-        signal: i32,
-        /// The newest change in it, if there was one.
+        exit: Exit,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        change: Option<LastChange>,
+        cause: Option<ExitCause>,
     },
     /// A process to which the session attached has ended.
     Ended(MemberProcess),
@@ -186,15 +218,20 @@ pub enum MemberNotice {
         after_ns: u64,
         what: String,
     },
-    /// A process was ended by a signal.
-    Killed {
+    /// A process ended by a signal, or with a status that is not 0.
+    Exited {
         rank: Option<u32>,
         pid: ActuatorPid,
         /// Nanoseconds since the probes were armed.
         after_ns: u64,
-        signal: i32,
-        /// The newest change in it, if the signal may be its consequence.
-        change: Option<LastChange>,
+        exit: Exit,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<ExitCause>,
+    },
+    /// Numbers of processes of which that was not said one by one.
+    MoreExited {
+        by_signal: u32,
+        with_status: u32,
     },
     /// Something is not measured.
     Missing(String),
@@ -212,7 +249,7 @@ impl fmt::Display for MemberNotice {
                 needs_mpi,
             } => write!(
                 f,
-                "{} (pid {pid}) executed another program after {}, {}: what it did before has its own entry, and the new \
+                "{} (pid {pid}) executed another program (exec) after {}, {}: what it did before has its own entry, and the new \
                  program joins {}",
                 who(*rank),
                 duration(*after_ns as f64),
@@ -233,40 +270,79 @@ impl fmt::Display for MemberNotice {
                 who(*rank),
                 duration(*after_ns as f64),
             ),
-            MemberNotice::Killed {
+            MemberNotice::Exited {
                 rank,
                 pid,
                 after_ns,
-                signal,
-                change,
+                exit,
+                cause,
             } => {
-                let (name, after) = (signal_name(*signal), duration(*after_ns as f64));
-                write!(
-                    f,
-                    "{} (pid {pid}) was ended by signal {signal}{name} after {after}",
-                    who(*rank)
-                )?;
-                let Some(LastChange { number, rule, at_ns }) = change else {
-                    return Ok(());
+                let after = duration(*after_ns as f64);
+                write!(f, "{} (pid {pid}) {exit} after {after}", who(*rank))?;
+                match cause {
+                    None => Ok(()),
+                    Some(ExitCause::OutOfMemory(memory)) => write!(f, ": {}", why_killed(memory)),
+                    Some(ExitCause::Change(LastChange { number, rule, at_ns })) => {
+                        let since = duration(after_ns.saturating_sub(*at_ns) as f64);
+                        write!(
+                            f,
+                            ", {since} after change {number}, which {rule} made and which may be the cause"
+                        )
+                    }
+                }
+            }
+            MemberNotice::MoreExited {
+                by_signal,
+                with_status,
+            } => {
+                let of = |count: u32, how| match count {
+                    0 => None,
+                    count => Some(format!("{} {how}", plural(count as usize, "more process"))),
                 };
-                let since = duration(after_ns.saturating_sub(*at_ns) as f64);
-                write!(
-                    f,
-                    ", {since} after change {number}, which {rule} made and which may be the cause"
-                )
+                let parts = [
+                    of(*by_signal, "ended by signals"),
+                    of(*with_status, "exited with a status other than 0"),
+                ];
+                f.write_str(&Vec::from_iter(parts.into_iter().flatten()).join(", "))
             }
             MemberNotice::Missing(text) => write!(f, "missing: {text}"),
         }
     }
 }
 
-fn who(rank: Option<u32>) -> String {
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Status(status) => write!(f, "exited with status {status}"),
+            Exit::Signal(signal) => write!(f, "was ended by signal {signal}{}", signal_name(*signal)),
+        }
+    }
+}
+
+/// Why the OOM killer ended a process.
+fn why_killed(memory: &OutOfMemory) -> String {
+    match &memory.reached {
+        Some((cgroup, limit)) => format!(
+            "the memory limit of its cgroup was reached ({cgroup}, {})",
+            bytes(*limit as f64)
+        ),
+        None => format!(
+            "the machine was out of memory (oom_kill of its cgroup {}, whose own limit was not reached)",
+            memory.cgroup
+        ),
+    }
+}
+
+pub(super) fn who(rank: Option<u32>) -> String {
     rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"))
 }
 
 /// The name of a signal that usually ends programs.
 fn signal_name(signal: i32) -> &'static str {
     match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
         4 => " (SIGILL)",
         5 => " (SIGTRAP)",
         6 => " (SIGABRT)",
@@ -274,7 +350,10 @@ fn signal_name(signal: i32) -> &'static str {
         8 => " (SIGFPE)",
         9 => " (SIGKILL)",
         11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        14 => " (SIGALRM)",
         15 => " (SIGTERM)",
+        24 => " (SIGXCPU)",
         31 => " (SIGSYS)",
         _ => "",
     }

@@ -39,6 +39,14 @@ impl Missing {
         }
     }
 
+    /// Lists a text in place of another one, or anew if that is not listed.
+    pub(super) fn replace(&mut self, old: &str, new: String) {
+        match self.texts.iter_mut().find(|text| *text == old) {
+            Some(text) => *text = new,
+            None => self.note(new),
+        }
+    }
+
     pub(super) fn has(&self, text: &str) -> bool {
         self.texts.iter().any(|known| known == text)
     }

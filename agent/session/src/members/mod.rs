@@ -9,6 +9,7 @@
 mod attached;
 mod command;
 mod event;
+mod executed;
 mod missing;
 #[cfg(test)]
 mod tests;
@@ -17,14 +18,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use self::missing::Missing;
 pub use self::{
     event::{
-        ActuatorPid, Candidate, LateAttachment, MachineId, MemberEffect, MemberEffects, MemberEvent,
-        MemberNotice, MemberProcess,
+        ActuatorPid, Candidate, Exit, ExitCause, LateAttachment, MachineId, MemberEffect, MemberEffects,
+        MemberEvent, MemberNotice, MemberProcess,
     },
     missing::Unmeasured,
 };
+use self::{executed::Executed, missing::Missing};
 use rules::Time;
 
 /// Interval of searches for new processes.
@@ -97,9 +98,15 @@ pub struct Members {
     scans: BTreeMap<MachineId, Scan>,
     /// Processes that ended in their slots because they run other programs now, which have not joined yet.
     replaced: BTreeSet<MemberProcess>,
+    /// Processes that executed other programs, by pid.
+    executed: BTreeMap<(MachineId, i32), Executed>,
     missing: Missing,
-    /// How many processes were ended by a signal.
-    killed: u32,
+    /// How many processes were said to have ended by a signal or with a status other than 0.
+    exits_said: u32,
+    /// How many more were ended by signals, and had such a status.
+    more_exited: (u32, u32),
+    /// By cgroup: how many of the OOM killer's victims are known.
+    oom_victims: BTreeMap<String, u64>,
     /// A process was ended by the signal of a fault after the session had changed it.
     pub has_crashed_after_change: bool,
 }
@@ -113,8 +120,11 @@ impl Members {
             seats: BTreeMap::new(),
             scans: BTreeMap::new(),
             replaced: BTreeSet::new(),
+            executed: BTreeMap::new(),
             missing: Missing::new(missing),
-            killed: 0,
+            exits_said: 0,
+            more_exited: (0, 0),
+            oom_victims: BTreeMap::new(),
             has_crashed_after_change: false,
         }
     }
@@ -140,17 +150,7 @@ impl Members {
             } => self.loaded((process, candidate), what, now),
             MemberEvent::LookedInto(process, candidate) => self.looked_into(process, candidate),
             MemberEvent::Found(machine, found) => self.found(machine, found),
-            MemberEvent::Slot(machine, pid, slot) => {
-                let candidate = self.scan(machine).joining.remove(&pid.number);
-                let mut effects = MemberEffects::new();
-                if let (Some(slot), Some(candidate)) = (slot, candidate) {
-                    let process = MemberProcess { machine, slot };
-                    effects = self.join(process, candidate);
-                    effects.push(MemberEffect::CheckEnded(process, pid));
-                }
-                effects.extend(self.next(machine));
-                effects
-            }
+            MemberEvent::Slot(machine, pid, slot) => self.has_slot(machine, pid, slot),
             MemberEvent::Came(process, candidate) => self.join(process, candidate),
             MemberEvent::CameUnseen {
                 process,
@@ -175,7 +175,7 @@ impl Members {
                 let gone = std::mem::take(&mut self.scan(machine).gone);
                 self.end(gone)
             }
-            MemberEvent::Watched { process, pid, late } => self.watched(process, pid.number, late),
+            MemberEvent::Watched { process, pid, late } => self.watched((process, pid.number), late, now),
             MemberEvent::Refused { process, pid, reason } => self.refused(process, pid.number, &reason),
             MemberEvent::NoRoom(machine, pid) => {
                 let scan = self.scan(machine);
@@ -183,11 +183,7 @@ impl Members {
                 scan.found.clear();
                 MemberEffects::new()
             }
-            MemberEvent::Killed {
-                process,
-                signal,
-                change,
-            } => self.killed(process, signal, change, now),
+            MemberEvent::Exited { process, exit, cause } => self.exited(process, (exit, cause), now),
             MemberEvent::Ended(process) => self.ended(process),
         }
     }
@@ -284,6 +280,18 @@ impl Members {
         MemberEffects::new()
     }
 
+    fn has_slot(&mut self, machine: MachineId, pid: ActuatorPid, slot: Option<u32>) -> MemberEffects {
+        let candidate = self.scan(machine).joining.remove(&pid.number);
+        let mut effects = MemberEffects::new();
+        if let (Some(slot), Some(candidate)) = (slot, candidate) {
+            let process = MemberProcess { machine, slot };
+            effects = self.join(process, candidate);
+            effects.push(MemberEffect::CheckEnded(process, pid));
+        }
+        effects.extend(self.next(machine));
+        effects
+    }
+
     /// Whether the process was reported meanwhile; it may have ended since.
     fn is_known(&self, machine: MachineId, pid: i32, is_running: bool) -> bool {
         let mut here = self
@@ -303,11 +311,17 @@ impl Members {
         self.seats.insert(process, seat);
     }
 
-    fn watched(&mut self, process: MemberProcess, pid: i32, late: Option<LateAttachment>) -> MemberEffects {
+    fn watched(
+        &mut self,
+        (process, pid): (MemberProcess, i32),
+        late: Option<LateAttachment>,
+        now: Time,
+    ) -> MemberEffects {
         let Some(candidate) = self.take_seat(process, pid, true) else {
             return MemberEffects::new();
         };
         if let MembersOrigin::Attached { .. } = self.origin {
+            self.was_attached(process, &candidate, now);
             let joined = MemberNotice::Joined {
                 rank: candidate.rank,
                 pid: candidate.pid,

@@ -122,7 +122,7 @@ impl Parts {
             .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
     }
 
-    /// The newest change in a process, for [`members::MemberEvent::Killed`].
+    /// The newest change in a process, for [`members::ExitCause`].
     pub fn last_change(&self, process: MemberProcess) -> Option<crate::process::LastChange> {
         self.changes.last_made(process)
     }

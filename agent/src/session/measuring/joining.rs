@@ -17,7 +17,7 @@ use crate::{
     session::{
         arming::requested_in,
         ends::ProcessEnd,
-        members::{LateAttachment, MachineId, MemberEffect, MemberEvent},
+        members::{Exit, ExitCause, LateAttachment, MachineId, MemberEffect, MemberEvent},
         orders::{pid_here, pid_of, process_here},
         prefetch,
         requests::{NotAdded, RemoveResult},
@@ -33,13 +33,14 @@ impl Measuring {
         end: ProcessEnd,
     ) -> Result<(), KernelError> {
         let process = process_here(end.slot);
-        if let Some(signal) = end.signal {
-            let killed = MemberEvent::Killed {
-                process,
-                signal,
-                change: context.parts.last_change(process),
+        if let Some(exit) = end.exit {
+            let pid = context.target.pid_of(end.slot).filter(|_| exit == Exit::KILLED);
+            let memory = pid.and_then(|pid| self.system.memory.out_of_memory(pid.number));
+            let cause = match memory {
+                Some(memory) => Some(ExitCause::OutOfMemory(memory)),
+                None => context.parts.last_change(process).map(ExitCause::Change),
             };
-            self.members_on(context, killed)?;
+            self.members_on(context, MemberEvent::Exited { process, exit, cause })?;
         }
         self.members_on(context, MemberEvent::Ended(process))
     }
@@ -246,7 +247,8 @@ impl Measuring {
         // The slot is used even if it cannot be attached to.
         let slot = self.probes.slots();
         let pid = pid_here(member.process.pid);
-        let (process, event) = match self.attach_next(context, &member) {
+        let before = self.counters_before(context.target, &member);
+        let (mut process, event) = match self.attach_next(context, &member) {
             Ok(None) => return MemberEvent::NoRoom(MachineId::HERE, pid),
             Ok(Some(process)) => {
                 let event = watched(process.slot, &member, None);
@@ -254,6 +256,7 @@ impl Measuring {
             }
             Err(error) => not_watched(slot, &member, &error),
         };
+        process.before = before;
         self.system.others.forget();
         if let Some(ends) = &mut context.target.ends {
             ends.watch(process.pid, slot);
@@ -264,6 +267,13 @@ impl Measuring {
         }
         context.target.job.members.push(member);
         event
+    }
+
+    /// The last counters of this process from before it executed its program.
+    fn counters_before(&self, target: &WatchedJob, member: &Member) -> Option<Counters> {
+        let entries = self.profile.processes.iter().zip(&target.job.members);
+        let mut same = entries.filter(|(_, other)| other.process.pid == member.process.pid);
+        same.next_back()?.0.last()?.counters
     }
 
     fn attach_next(

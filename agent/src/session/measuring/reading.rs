@@ -86,6 +86,7 @@ impl Measuring {
     fn look_at_shares(&mut self, target: &WatchedJob, now: u64) -> Option<(CpuShare, CpuLimits)> {
         let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
         let are_still = self.profile.are_still();
+        self.system.memory.look(&pids, now);
         let share = (self.system.shares).look(&pids, &target.roots(), are_still, now);
         share.map(|(share, limits)| (share, limits.clone()))
     }

@@ -68,10 +68,10 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
 }
 
 /// A rank: its machine, and its functions, those with the most time first.
-pub(super) fn rank(snapshot: &Snapshot, pid: &str, columns: usize, glyphs: Glyphs) -> Content {
-    let is_it = |process: &&ProcessView| process.pid.to_string() == pid;
+pub(super) fn rank(snapshot: &Snapshot, key: &str, columns: usize, glyphs: Glyphs) -> Content {
+    let is_it = |process: &&ProcessView| ranks::key(process) == key;
     let Some(process) = snapshot.processes.iter().find(is_it) else {
-        return Content::rows(vec![plain(format!(" process {pid} is no longer watched"))]);
+        return Content::rows(vec![plain(format!(" process {key} is no longer watched"))]);
     };
     let mut functions: Vec<&FunctionTotals> = process.functions.iter().collect();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
@@ -80,8 +80,8 @@ pub(super) fn rank(snapshot: &Snapshot, pid: &str, columns: usize, glyphs: Glyph
         .iter()
         .map(|function| row(&function.name, function, process.watched_ns, (widths, glyphs)));
     let who = match process.rank {
-        Some(rank) => format!(" rank {rank}, process {pid}"),
-        None => format!(" process {pid}"),
+        Some(rank) => format!(" rank {rank}, process {key}"),
+        None => format!(" process {key}"),
     };
     let host = process
         .host

@@ -124,7 +124,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     Content {
         head: spread.into_iter().map(plain).chain([title(head)]).collect(),
         rows: processes.iter().map(|process| row(process)).collect(),
-        keys: processes.iter().map(|process| process.pid.to_string()).collect(),
+        keys: processes.iter().map(|process| key(process)).collect(),
     }
 }
 
@@ -160,7 +160,20 @@ fn ordered(snapshot: &Snapshot, order: usize) -> Vec<&ProcessView> {
 
 pub(super) fn name(process: &ProcessView) -> String {
     let rank = process.rank.map(|rank| rank.to_string());
-    rank.unwrap_or_else(|| process.pid.to_string())
+    let of = rank.unwrap_or_else(|| process.pid.to_string());
+    with_program(of, process)
+}
+
+/// The process id, with the program if the process had several: what a row stands for.
+pub(super) fn key(process: &ProcessView) -> String {
+    with_program(process.pid.to_string(), process)
+}
+
+fn with_program(of: String, process: &ProcessView) -> String {
+    match &process.program {
+        Some(program) => format!("{of} ({program})"),
+        None => of,
+    }
 }
 
 /// The rank with the least time in MPI is the one that the others wait for.

@@ -2,6 +2,7 @@
 
 use super::vocabulary::*;
 use crate::process::LastChange;
+use profile::OutOfMemory;
 
 #[test]
 fn programs_are_checked_at_each_tick_and_newcomers_looked_for_every_two_seconds() {
@@ -58,25 +59,39 @@ fn a_process_that_loads_libraries_for_a_rule_late_joins_again_and_one_that_ended
 }
 
 #[test]
-fn the_first_processes_that_signals_ended_are_said() {
-    let mut it = launched([rank(0), rank(1), rank(2), rank(3)]);
-    let killed = |place, signal| MemberEvent::Killed {
-        process: slot(place),
-        signal,
-        change: None,
-    };
-    let texts = [(0, 6), (1, 9), (2, 34), (3, 9)].map(|(place, signal)| {
-        let lines = said(&it.on(killed(place, signal), s(2)));
-        it.on(MemberEvent::Ended(slot(place)), s(2));
-        lines.concat()
+fn how_the_first_processes_ended_is_said_and_the_others_are_counted() {
+    let mut it = launched((0..7).map(rank));
+    let ends = [
+        Exit::Status(0),
+        Exit::Signal(6),
+        Exit::Status(3),
+        Exit::Signal(34),
+        Exit::Signal(9),
+        Exit::Status(1),
+        Exit::Signal(9),
+    ];
+    let texts = (0..).zip(ends).map(|(place, exit)| {
+        let process = slot(place);
+        let exited = MemberEvent::Exited {
+            process,
+            exit,
+            cause: None,
+        };
+        let exited = said(&it.on(exited, s(2)));
+        [exited, said(&it.on(MemberEvent::Ended(process), s(2)))]
+            .concat()
+            .concat()
     });
     assert_eq!(
-        texts,
+        texts.collect::<Vec<_>>(),
         [
-            "rank 0 (pid 100) was ended by signal 6 (SIGABRT) after 2 s",
-            "rank 1 (pid 101) was ended by signal 9 (SIGKILL) after 2 s",
-            "rank 2 (pid 102) was ended by signal 34 after 2 s",
-            ""
+            "",
+            "rank 1 (pid 101) was ended by signal 6 (SIGABRT) after 2 s",
+            "rank 2 (pid 102) exited with status 3 after 2 s",
+            "rank 3 (pid 103) was ended by signal 34 after 2 s",
+            "",
+            "",
+            "2 more processes ended by signals, 1 more process exited with a status other than 0",
         ]
     );
 }
@@ -95,15 +110,55 @@ fn a_fault_names_the_change_that_preceded_it_and_other_signals_do_not() {
         (15, Some(change), "", false),
     ] {
         let mut it = launched([rank(0)]);
-        let killed = MemberEvent::Killed {
+        let exited = MemberEvent::Exited {
             process: slot(0),
-            signal,
-            change,
+            exit: Exit::Signal(signal),
+            cause: change.map(ExitCause::Change),
         };
-        let line = said(&it.on(killed, s(2))).concat();
+        let line = said(&it.on(exited, s(2))).concat();
         assert!(line.ends_with(&format!(" after 2 s{expected}")), "{line}");
         assert_eq!(it.has_crashed_after_change, has_crashed);
     }
+}
+
+#[test]
+fn the_memory_limit_is_the_reason_for_as_many_kills_as_the_oom_killer_made() {
+    let mut it = launched((0..4).map(rank));
+    let memory = |kills, reached: Option<(&str, u64)>| OutOfMemory {
+        cgroup: "/job/step".to_owned(),
+        kills,
+        reached: reached.map(|(cgroup, limit)| (cgroup.to_owned(), limit)),
+    };
+    let limit = Some(("/job", 4 << 30));
+    let ends = [
+        (Exit::Signal(15), memory(1, limit)),
+        (Exit::Signal(9), memory(1, limit)),
+        (Exit::Signal(9), memory(1, limit)),
+    ];
+    let texts = (0..).zip(ends).map(|(place, (exit, memory))| {
+        let exited = MemberEvent::Exited {
+            process: slot(place),
+            exit,
+            cause: Some(ExitCause::OutOfMemory(memory)),
+        };
+        said(&it.on(exited, s(2))).concat()
+    });
+    assert_eq!(
+        texts.collect::<Vec<_>>(),
+        [
+            "rank 0 (pid 100) was ended by signal 15 (SIGTERM) after 2 s",
+            "rank 1 (pid 101) was ended by signal 9 (SIGKILL) after 2 s: the memory limit of its cgroup was reached (/job, 4 GiB)",
+            "rank 2 (pid 102) was ended by signal 9 (SIGKILL) after 2 s",
+        ]
+    );
+    let exited = MemberEvent::Exited {
+        process: slot(0),
+        exit: Exit::Signal(9),
+        cause: Some(ExitCause::OutOfMemory(memory(1, None))),
+    };
+    let text = "rank 0 (pid 100) was ended by signal 9 (SIGKILL) after 2 s: the machine was out of memory (oom_kill of its cgroup \
+                /job/step, whose own limit was not reached)";
+    assert_eq!(said(&launched([rank(0)]).on(exited, s(2))), [text]);
 }
 
 #[test]
@@ -238,19 +293,56 @@ fn a_process_that_runs_another_program_ends_in_its_slot_and_is_looked_for_anew()
         MemberEffect::CheckChanges(slot(0)),
     ];
     assert_eq!(done(&effects), wanted);
-    let text = "a process (pid 7) executed another program after 1.5 s, /bin/other: what it did before has its own entry, and \
+    let text = "a process (pid 7) executed another program (exec) after 1.5 s, /bin/other: what it did before has its own entry, and \
                 the new program joins soon";
     assert_eq!(said(&effects), [text]);
-    assert_eq!(it.missing(), [text]);
     assert!(!it.known(HERE).contains(&7), "it may be found");
+}
+
+#[test]
+fn what_is_missing_of_a_process_that_executes_programs_is_one_sentence_that_says_what_was_not_attached() {
+    let program = |program: &str| Candidate {
+        program: program.into(),
+        ..plain(7)
+    };
+    let unattached = |times: &str, program: &str| {
+        format!(
+            "a process (pid 7) executed another program (exec) {times}, {program}: no probes were attached to it; attach again \
+             while it runs (tuneagent attach {program}) to watch it fully"
+        )
+    };
+    let attached = |times: &str, program: &str, duration: &str| {
+        format!(
+            "a process (pid 7) executed another program (exec) {times}, {program}: each has its own entry, and {duration} until \
+             probes were attached are not measured"
+        )
+    };
+    let mut it = after!(alone([program("/bin/bash"), plain(8)]); runs(0, "/bin/shim"), s(1));
+    assert_eq!(it.missing(), [unattached("after 1 s", "shim")]);
+    // Until it was found, it executed another program.
+    it = after!(it; found([program("/bin/python3")]), s(3); watched(2, &program("/bin/python3")), s(3));
+    assert_eq!(it.missing(), [attached("after 1 s", "python3", "2 s")]);
+    it = after!(it; runs(2, "/bin/python3"), s(6));
+    assert_eq!(
+        it.missing(),
+        [unattached("2 times, the last after 6 s", "python3")]
+    );
+    it = after!(it; found([program("/bin/python3")]), s(7); watched(3, &program("/bin/python3")), s(7));
+    assert_eq!(
+        it.missing(),
+        [attached("2 times, the last after 6 s", "python3", "3 s")]
+    );
 }
 
 #[test]
 fn below_a_launcher_the_new_program_joins_with_its_mpi() {
     let mut it = launched([rank(3)]);
     let said = said(&it.on(runs(0, "/bin/other"), s(1)));
+    let missing = "rank 3 (pid 103) executed another program (exec) after 1 s, other: no probes were attached to it, because that \
+                   is done once it has loaded its MPI; attach again while it runs (tuneagent attach other) to watch it fully";
+    assert_eq!(it.missing(), [missing]);
     assert!(
-        said[0].starts_with("rank 3 (pid 103) executed another program after "),
+        said[0].starts_with("rank 3 (pid 103) executed another program (exec) after "),
         "{said:?}"
     );
     assert!(said[0].ends_with("joins once it has loaded its MPI"), "{said:?}");
