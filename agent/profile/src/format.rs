@@ -12,6 +12,17 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
+/// Characters of the name of a function in a sentence. Names of templates have hundreds.
+const NAME_CHARS_MAX: usize = 48;
+
+/// The name of a function in a sentence: of a longer one its begin.
+pub fn in_sentence(name: &str) -> String {
+    match name.char_indices().nth(NAME_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
+        None => name.to_owned(),
+    }
+}
+
 /// `"1 rank"`, `"6 ranks"`, `"2 processes"`.
 pub fn plural(number: usize, noun: &str) -> String {
     let ending = match (number, noun.ends_with('s')) {
@@ -113,6 +124,11 @@ mod tests {
             (times(110.2), "110"),
             (plural(1, "rank"), "1 rank"),
             (plural(16, "rank"), "16 ranks"),
+            (in_sentence("MPI_Iprobe"), "MPI_Iprobe"),
+            (
+                in_sentence("void gemm<std::array<double, 4>, layout::row, layout::column>(long)"),
+                "void gemm<std::array<double, 4>, layout::row, la…",
+            ),
             (plural(2, "process"), "2 processes"),
             (csv_field("f(int)"), "f(int)"),
             (csv_field("f<A, B>(\"x\")"), "\"f<A, B>(\"\"x\"\")\""),

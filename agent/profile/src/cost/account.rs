@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::format::in_sentence;
+
 use super::{BudgetShare, price::Prices, unwatched::PRICE_ERROR};
 
 /// If a program is slowed down by more than this share, the output says how to reduce it.
@@ -150,7 +152,8 @@ impl WindowsView {
     /// The names of at most `most` functions.
     pub fn names(&self, most: usize) -> String {
         let (named, others) = self.functions.split_at(self.functions.len().min(most));
-        match (named, others.len()) {
+        let named: Vec<String> = named.iter().map(|name| in_sentence(name)).collect();
+        match (&named[..], others.len()) {
             ([one], 0) => one.clone(),
             ([first @ .., last], 0) => format!("{} and {last}", first.join(", ")),
             (_, 1) => format!("{} and 1 more function", named.join(", ")),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use profile::Snapshot;
 use profile::cost::{CostView, Slowdown, TOO_MUCH, WindowsView};
-use profile::format::{bytes, percent, plural};
+use profile::format::{bytes, in_sentence, percent, plural};
 use rules::is_built_in;
 
 use super::parts;
@@ -78,7 +78,8 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     };
     if slowdown.probes > 0.0 {
         let most_expensive = shown.most_expensive;
-        let most_expensive = most_expensive.map_or_else(String::new, |name| format!(" (most of it {name})"));
+        let most_expensive =
+            most_expensive.map_or_else(String::new, |name| format!(" (most of it {})", in_sentence(name)));
         let of_cpu = of_cpu.map_or_else(String::new, |share| {
             format!(" and {} of {whose} CPU time", percent(share))
         });
