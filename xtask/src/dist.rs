@@ -17,11 +17,23 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "tuneagent.fish"),
 ];
 
+/// Pages of the documents that are manual pages of section 5, too: name, subject, file.
+const FORMATS: [(&str, &str, &str); 2] = [
+    ("tuneagent-rules", "the language of rules", "rules/LANGUAGE.md"),
+    (
+        "tuneagent-contracts",
+        "contracts of pipelines",
+        "docs/contracts.md",
+    ),
+];
+
 /// Files that the package must contain.
-const PACKAGED: [&str; 10] = [
+const PACKAGED: [&str; 12] = [
     "./usr/bin/tuneagent",
     "./usr/share/man/man1/tuneagent.1.gz",
     "./usr/share/man/man1/tuneagent-attach.1.gz",
+    "./usr/share/man/man5/tuneagent-rules.5.gz",
+    "./usr/share/man/man5/tuneagent-contracts.5.gz",
     "./usr/share/bash-completion/completions/tuneagent",
     "./usr/share/zsh/vendor-completions/_tuneagent",
     "./usr/share/fish/vendor_completions.d/tuneagent.fish",
@@ -54,6 +66,9 @@ fn build(root: &Path) -> Result<PathBuf> {
     }
     let mut pages = cargo(root, "run --quiet --package tuneagent --example manual");
     run(pages.arg(folder.join("man")))?;
+    for format in FORMATS {
+        write_format(root, &folder.join("man"), format)?;
+    }
     for (shell, name) in COMPLETIONS {
         let file = folder.join("completions").join(name);
         let script = capture(Command::new(folder.join("tuneagent")).args(["completions", shell]))?;
@@ -76,6 +91,28 @@ fn build(root: &Path) -> Result<PathBuf> {
     let sums = "find * -type f ! -name SHA256SUMS | LC_ALL=C sort | xargs sha256sum > SHA256SUMS";
     run(Command::new("sh").args(["-c", sums]).current_dir(&folder))?;
     Ok(PathBuf::from(package.trim()))
+}
+
+/// Writes a page of the documents as a manual page.
+fn write_format(root: &Path, folder: &Path, (name, subject, file): (&str, &str, &str)) -> Result<()> {
+    let text = fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"))?;
+    let (_, text) = text
+        .split_once('\n')
+        .ok_or_else(|| format!("{file} has no title"))?;
+    let page = format!(
+        "---\ntitle: {name}\nsection: 5\nheader: File formats\n---\n\n# Name\n{name} - {subject}\n\n{text}"
+    );
+    let source = folder.join(format!("{name}.md"));
+    fs::write(&source, page).map_err(|error| format!("{}: {error}", source.display()))?;
+    let mut pandoc = Command::new("pandoc");
+    pandoc.args([
+        "--standalone",
+        "--from=gfm+yaml_metadata_block",
+        "--to=man",
+        "--output",
+    ]);
+    run(pandoc.arg(folder.join(format!("{name}.5"))).arg(&source))?;
+    fs::remove_file(&source).map_err(|error| format!("{}: {error}", source.display()))
 }
 
 /// Builds everything, and checks the package: it has the files, and the program in it runs where nothing else is.

@@ -165,6 +165,7 @@ const NEEDS: &[Need] = needs! {
     RustComponent("clippy") [Test] "checks the sources for likely mistakes";
     Package("musl-tools") [Dist] "compiles the allocator of the static program";
     MuslTarget [Dist] "the static program";
+    Package("pandoc") [Dist] "makes manual pages of the pages on rules and contracts";
     CargoDeb [Dist] "makes the Debian package";
 };
 
