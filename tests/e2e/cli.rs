@@ -425,6 +425,11 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
         &["cfg", "struct config", "set NAME.member"],
     )?;
     run(
+        &["symbols", path, "cfg", "--functions"],
+        2,
+        &["has no symbol like `cfg`: `cfg` is a variable; leave out --functions"],
+    )?;
+    run(
         &["symbols", path, "mai?", "--json"],
         0,
         &["\"kind\": \"function\""],

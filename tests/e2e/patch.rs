@@ -89,6 +89,17 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
         text.contains("inner_calls = 8 (i64)"),
         "1 + 3 more by a whole function: {text}"
     );
+    let (code, text) = run(&[
+        "call",
+        &pid,
+        "usleep(3000000)",
+        "--wait",
+        "100ms",
+        "--returns",
+        "nothing",
+    ])?;
+    assert_eq!(code, 0, "{text}");
+    assert_has!(text, "call usleep(3000000) has not returned yet and continues");
     job.end(SOON)
 }
 

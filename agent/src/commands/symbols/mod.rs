@@ -179,7 +179,11 @@ fn nothing(args: &SymbolsArgs, files: &[Listed]) -> String {
         Some(pattern) => {
             let symbols = files.iter().filter_map(|file| file.image.defined_symbols().ok());
             let near = nearest(pattern, symbols.flatten().map(|symbol| symbol.name));
-            let near = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+            let near = near.map_or_else(String::new, |name| match (name == *pattern, args.functions) {
+                (true, true) => format!(": `{name}` is a variable; leave out --functions"),
+                (true, false) => format!(": `{name}` is a function; leave out --variables"),
+                (false, _) => format!("; did you mean `{name}`?"),
+            });
             let is_file = files.iter().any(|file| file.path == args.target);
             let file = if is_file { "the file " } else { "" };
             let text = format!("{file}{} has no symbol like `{pattern}`", args.target);
