@@ -188,7 +188,7 @@ view: console
 const PROFILE: &str = "
 student:
 statistics: student
-cost: statistics
+cost: format statistics
 error:
 format:
 glob:
