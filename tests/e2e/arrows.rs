@@ -188,9 +188,9 @@ view: console
 const PROFILE: &str = "
 student:
 statistics: student
+format:
 cost: format statistics
 error:
-format:
 glob:
 mpi:
 os_metrics:
