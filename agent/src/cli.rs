@@ -12,6 +12,7 @@ use std::ffi::OsString;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+pub(crate) use self::node::NODE_SOCKET;
 pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
     contract::{ContractArgs, ContractCommand, LearnArgs, ScenarioArgs, WatchContractArgs},

@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+/// Where the service listens, and where sessions look for it. Not the folder of root's control sockets, which
+/// users may not enter.
+pub(crate) const NODE_SOCKET: &str = "/run/tuneagent-node/node.sock";
+
 /// `tuneagent node ...`
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
@@ -40,7 +44,7 @@ pub struct JoinArgs {
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Listen here
-    #[arg(long, value_name = "PATH", default_value = "/run/tuneagent-node/node.sock")]
+    #[arg(long, value_name = "PATH", default_value = NODE_SOCKET)]
     pub socket: PathBuf,
     /// The policy; without the file its defaults apply
     #[arg(long, value_name = "FILE", default_value = "/etc/tuneagent/policy.yaml")]

@@ -13,16 +13,14 @@ mod served;
 
 use std::path::Path;
 
-pub(crate) use serve::{ServiceOptions, serve};
+use crate::cli::NODE_SOCKET;
 
-/// Where the service listens, and where sessions look for it. Not the folder of root's control sockets, which
-/// users may not enter.
-pub(crate) const SOCKET: &str = "/run/tuneagent-node/node.sock";
+pub(crate) use serve::{ServiceOptions, serve};
 
 /// The variable that names another socket, for tests.
 const SOCKET_VARIABLE: &str = "TUNEAGENT_NODE";
 
 /// The socket to which sessions of this process connect.
 pub(crate) fn socket() -> std::path::PathBuf {
-    std::env::var_os(SOCKET_VARIABLE).map_or_else(|| Path::new(SOCKET).to_owned(), Into::into)
+    std::env::var_os(SOCKET_VARIABLE).map_or_else(|| Path::new(NODE_SOCKET).to_owned(), Into::into)
 }

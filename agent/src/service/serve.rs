@@ -282,30 +282,18 @@ fn listen_at(path: &Path) -> io::Result<OwnedFd> {
         )));
     }
     let address = SocketAddrUnix::new(path)?;
-    let new = || {
-        socket_with(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-    };
+    let new = |flags| socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     match fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {
             return Err(io::Error::other("there is another file"));
         }
-        Ok(_) if connect(&new()?, &address).is_ok() => {
+        Ok(_) if connect(&new(SocketFlags::CLOEXEC)?, &address).is_ok() => {
             return Err(io::Error::other("another service listens there"));
         }
         Ok(_) => fs::remove_file(path)?,
         Err(_) => {}
     }
-    let listener = socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
+    let listener = new(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     bind(&listener, &address)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
     listen(&listener, 64)?;

@@ -60,7 +60,7 @@ impl Ledger {
         self.made.insert(number, made);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Made> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Made> {
         self.made.values()
     }
 

@@ -220,11 +220,9 @@ impl Changes {
 
     /// The newest change that was made in a process.
     pub fn last_made(&self, process: MemberProcess) -> Option<LastChange> {
-        let of_process = self
-            .made
-            .iter()
-            .filter(|made| made.process == process && made.is_made());
-        of_process.last().map(|made| LastChange {
+        let mut newest_first = self.made.iter().rev();
+        let newest = newest_first.find(|made| made.process == process && made.is_made());
+        newest.map(|made| LastChange {
             number: made.number,
             rule: made.rule().to_owned(),
             at_ns: made.at().as_nanos() as u64,
