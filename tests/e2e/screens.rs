@@ -213,7 +213,12 @@ fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(80, 24)?;
     let attach = format!("{} attach {} --rules none", binary()?.display(), job.pid());
-    let armed = || screen.see("MPI calls/s");
+    // Text of the session before may still be on the screen.
+    let armed = || {
+        screen.wait_for("a new session", |text| {
+            text.contains("MPI calls/s") && !text.contains("ended with")
+        })
+    };
     let agent = || -> Outcome<Pid> {
         let shell = screen
             .fact("pane_pid")?
@@ -268,7 +273,9 @@ fn without_a_terminal_to_hear_keys_from_there_are_plain_lines() -> Outcome {
     );
     for how in ["--plain", "< /dev/null", "| cat"] {
         screen.enter(&format!("clear; {attach} {how}; echo ended with $?"))?;
-        screen.see("armed: ")?;
+        screen.wait_for("a new session", |text| {
+            text.contains("armed: ") && !text.contains("ended with")
+        })?;
         assert_eq!(screen.fact("alternate_on")?, "0", "{how}");
         let text = screen.see("ended with 0")?;
         assert!(
