@@ -415,7 +415,10 @@ fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     // Calls by function and calls by rank must have the same sum. One query reads both from one scrape.
     let by = |label: &str| format!("sum(tuneagent_mpi_{label}_calls_total{{JOB}})");
     let ratio = value(&format!("{} / {}", by("function"), by("rank")))?;
-    assert!((ratio - 1.0).abs() < 0.05, "{ratio} calls by function for each by rank");
+    assert!(
+        (ratio - 1.0).abs() < 0.05,
+        "{ratio} calls by function for each by rank"
+    );
     // Two ranks send their results to each other, so each message is in one row and one column of the matrix.
     assert!(value("sum(tuneagent_mpi_point_to_point_pairs IN_STENCIL)")? == 2.0);
     let of = |direction: &str| {

@@ -64,6 +64,9 @@ pub enum NotLearned {
 /// Relative difference between a predicted and a counted rate that is no contradiction.
 const RATES_DIFFER: f64 = 0.02;
 
+/// Code of the error that requirements leave rates undetermined.
+const INSUFFICIENT: &str = "E0176";
+
 /// Learns the contract `name` of what was seen; `about` says of what and how.
 ///
 /// # Errors
@@ -326,8 +329,12 @@ fn work_lines(seen: &ObservedGraph, at: usize, module: &ObservedModule, out: &mu
     let _ = writeln!(out, "  {}: {{time: {}ms}}", module.name, number(time_ms));
 }
 
-/// The requirements that determine all rates: what was seen at the first sink, or if that does not suffice at
-/// all sinks, at all sources, or at as many modules as are needed.
+/// The requirements that determine all rates: what was seen at the first sink, at all sinks, at all sources, or
+/// at as many modules as are needed.
+///
+/// Coefficients that were counted are not exact. Rates that depend on each other in the program may formally
+/// determine a third one in what was counted, which then has any value. So requirements must also give the
+/// rates that were counted, or one of them is exchanged.
 fn required(seen: &ObservedGraph, name: &str, body: &str) -> Result<(String, Assessment), NotLearned> {
     let assessed = |chosen: &[usize]| {
         let requirements = requirements(seen, chosen);
@@ -335,33 +342,52 @@ fn required(seen: &ObservedGraph, name: &str, body: &str) -> Result<(String, Ass
         let (assessment, _) = Contract::parse(&source)?.capacity()?;
         Ok::<_, Vec<Diagnostic>>((requirements, assessment))
     };
+    let fitting = |chosen: &[usize]| {
+        assessed(chosen).ok().filter(|(_, assessment)| {
+            assessment.raised.is_empty() && contradictions(seen, assessment).is_empty()
+        })
+    };
+    let suffices = |chosen: &[usize]| !matches!(assessed(chosen), Err(wrong) if wrong.iter().any(|one| one.code == INSUFFICIENT));
     let all = 0..seen.modules.len();
     let sinks: Vec<usize> = all.clone().filter(|&at| seen.outputs(at).is_empty()).collect();
     let sources: Vec<usize> = all.clone().filter(|&at| seen.inputs(at).is_empty()).collect();
-    for chosen in [&sinks[..sinks.len().min(1)], &sinks, &sources] {
-        if let Ok((requirements, assessment)) = assessed(chosen)
-            && assessment.raised.is_empty()
-        {
-            return Ok((requirements, assessment));
-        }
-    }
     let is_end = |at: &usize| sinks.contains(at) || sources.contains(at);
     let inner: Vec<usize> = all.filter(|at| !is_end(at)).collect();
-    let mut chosen = [sinks.as_slice(), &sources, &inner].concat();
-    let mut known = assessed(&chosen);
-    for at in chosen.clone().into_iter().rev() {
-        let others: Vec<usize> = chosen.iter().copied().filter(|other| *other != at).collect();
-        let without = assessed(&others);
-        if known.is_ok() && without.is_ok() {
-            (chosen, known) = (others, without);
-        }
+    let order = [sinks.as_slice(), &sources, &inner].concat();
+    let chosen = least_sufficient(&order, suffices);
+    let exchanged = (0..chosen.len()).rev().flat_map(|place| {
+        let chosen = &chosen;
+        order.iter().filter(|at| !chosen.contains(at)).map(move |&at| {
+            let mut other = chosen.clone();
+            other[place] = at;
+            other
+        })
+    });
+    let first = [&sinks[..sinks.len().min(1)], &sinks, &sources, &chosen];
+    let mut candidates = first.map(<[usize]>::to_vec).into_iter().chain(exchanged);
+    if let Some(found) = candidates.find_map(|chosen| fitting(&chosen)) {
+        return Ok(found);
     }
-    match known {
+    // What was counted is no steady state: the contract says where it differs.
+    match assessed(&chosen) {
         Ok((requirements, assessment)) if assessment.raised.is_empty() => Ok((requirements, assessment)),
         Ok(_) => Err("requirements that are seen to hold contradict each other".to_owned()),
         Err(wrong) => Err(wrong.first().map_or(String::new(), |wrong| wrong.message.clone())),
     }
     .map_err(NotLearned::Refused)
+}
+
+/// The first modules of `order` that suffice, without those that can be left out.
+fn least_sufficient(order: &[usize], suffices: impl Fn(&[usize]) -> bool) -> Vec<usize> {
+    let length = (1..order.len()).find(|&length| suffices(&order[..length]));
+    let mut chosen = order[..length.unwrap_or(order.len())].to_vec();
+    for at in chosen.clone().into_iter().rev() {
+        let others: Vec<usize> = chosen.iter().copied().filter(|other| *other != at).collect();
+        if !others.is_empty() && suffices(&others) {
+            chosen = others;
+        }
+    }
+    chosen
 }
 
 fn requirements(seen: &ObservedGraph, modules: &[usize]) -> String {
