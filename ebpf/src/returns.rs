@@ -27,17 +27,16 @@ pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
         return Err(Ended::NotOurs);
     }
     let key = namespace::current().ok_or(Ended::NotOurs)?;
-    let Some(thread) = maps::thread(key) else {
-        Task::of(key).ok_or(Ended::NotOurs)?;
-        return Err(Loss::UnderWay.into());
-    };
-    let task = Task::with(key, thread).ok_or(Ended::NotOurs)?;
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
     let probe = match cookie as u32 {
         0 => task::site(key, regs).map_or(frames::ANY_PROBE, u64::from),
         own => u64::from(own - 1),
     };
+    let Some(thread) = maps::thread(key) else {
+        return Err(left_unseen(key, probe, now));
+    };
+    let task = Task::with(key, thread).ok_or(Ended::NotOurs)?;
     let stack_pointer = regs.rsp.wrapping_add(ExitSite::depth(cookie));
     let inside_since = thread.open_since_ns;
     let Some(place) = frames::close_returning(thread, stack_pointer, probe) else {
@@ -102,6 +101,23 @@ fn call_site(process: u32, stack_pointer: u64) -> u64 {
         site = caller;
     }
     site
+}
+
+/// A thread without a record leaves a call: it was under way when its probes were armed. If the function counts
+/// at its outermost level, the record is made here, since the thread was inside until now.
+#[inline(always)]
+fn left_unseen(key: u64, probe: u64, now: u64) -> Ended {
+    let Some(task) = Task::of(key) else {
+        return Ended::NotOurs;
+    };
+    let is_outermost = |spec: &ProbeSpec| spec.flags & SpecFlags::OUTERMOST != 0;
+    if probe != frames::ANY_PROBE
+        && task::spec(probe as u32).is_ok_and(is_outermost)
+        && let Some(thread) = maps::new_thread(key, task.process)
+    {
+        thread.left_unseen_ns = now;
+    }
+    Loss::UnderWay.into()
 }
 
 /// No open call ends here. Functions may share an exit, so it may belong to one that is not probed.

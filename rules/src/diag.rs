@@ -143,15 +143,12 @@ fn render_label(out: &mut String, name: &str, source: &str, span: Span, remark: 
 }
 
 /// "did you mean `x`?" for the candidate nearest to `word`, if there is one.
-pub fn did_you_mean<S: AsRef<str> + Ord>(
-    word: &str,
-    candidates: impl IntoIterator<Item = S>,
-) -> Option<String> {
+pub fn did_you_mean<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<String> {
     nearest(word, candidates).map(|near| format!("did you mean `{}`?", near.as_ref()))
 }
 
-/// The candidate nearest to `word`, if it is near enough to be a typing error.
-pub fn nearest<S: AsRef<str> + Ord>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<S> {
+/// The candidate nearest to `word`, if it is near enough to be a typing error; of equally near ones the first.
+pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<S> {
     let typed = compared(word);
     let letters = typed.chars().count();
     let allowed = 1 + letters / 4;
@@ -166,7 +163,9 @@ pub fn nearest<S: AsRef<str> + Ord>(word: &str, candidates: impl IntoIterator<It
     };
     let rated = candidates.into_iter();
     let rated = rated.filter_map(|candidate| Some((near(&candidate)?, candidate)));
-    rated.min().map(|(_, candidate)| candidate)
+    rated
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
 }
 
 /// The letters that are compared: case and everything after the 64th letter are ignored.

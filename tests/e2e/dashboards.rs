@@ -22,7 +22,7 @@ use crate::expected::{SOON, start_workers, with_folder};
 const COLUMNS: u64 = 24;
 
 /// Maximum time until every query has data: a change is made, judged and scraped.
-const EVERYTHING: Duration = Duration::from_secs(120);
+const EVERYTHING: Duration = Duration::from_secs(300);
 
 /// A dashboard with its file name.
 struct Board {

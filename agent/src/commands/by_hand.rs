@@ -161,6 +161,7 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
     let processes = members(&job, &args.target, args.only)?;
+    let writer = history::other_writer(&job, false);
     let mut actuator = Actuator::start(StartOptions {
         keeps: true,
         has_sync_points: args.at.is_some(),
@@ -187,6 +188,9 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
         .collect();
     if outcomes.changed_processes() > 1 && ranks.len() > 1 {
         say!("{AT_DIFFERENT_ITERATIONS}");
+    }
+    if let Some(note) = writer.filter(|_| outcomes.changed_processes() > 0) {
+        say!("{note}");
     }
     outcomes.say_revert(&args.target);
     let failed = hand

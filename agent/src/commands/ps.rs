@@ -75,21 +75,20 @@ impl Program {
 pub(super) fn run(args: &PsArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let table = ProcessTable::read();
-    let mut samplers: Vec<(i32, Sampler, Counters)> = table
+    let mut samplers: Vec<(i32, Sampler, Counters, Instant)> = table
         .iter()
         .filter(|(pid, entry)| !entry.is_kernel_thread && pid.unsigned_abs() != std::process::id())
         .filter_map(|(pid, _)| {
             let mut sampler = Sampler::open(pid).ok()?;
             let first = sampler.sample().ok()?;
-            Some((pid, sampler, first))
+            Some((pid, sampler, first, Instant::now()))
         })
         .collect();
-    let started = Instant::now();
     std::thread::sleep(args.duration);
     let mut programs: BTreeMap<ProgramKey, Program> = BTreeMap::new();
-    for (pid, sampler, first) in &mut samplers {
+    for (pid, sampler, first, begin) in &mut samplers {
         let Ok(last) = sampler.sample() else { continue };
-        let elapsed = started.elapsed().as_nanos() as f64;
+        let elapsed = begin.elapsed().as_nanos() as f64;
         let cpu = last.cpu_ns.saturating_sub(first.cpu_ns) as f64 / elapsed;
         let runqueue = last.runqueue_ns.saturating_sub(first.runqueue_ns) as f64 / elapsed;
         if cpu + runqueue < IDLE_SHARE {

@@ -59,6 +59,9 @@ pub struct Thread {
     pub waited_ns: u64,
     /// Run-queue time of the thread at entry of the open outermost call.
     pub waited_before_ns: u64,
+    /// When it first left an outermost call whose entry was not seen: it was in that call since its probes
+    /// were armed. 0 if there was none.
+    pub left_unseen_ns: u64,
     /// Number of open frames.
     pub depth: u32,
     /// Open frames that had [`crate::SpecFlags::OUTERMOST`] at entry.
@@ -272,7 +275,7 @@ losses! {
 
 const _: () = assert!(size_of::<Totals>() == 64);
 const _: () = assert!(size_of::<Frame>() == 24 + 8 * CAPTURES_MAX);
-const _: () = assert!(size_of::<Thread>() == 56 + size_of::<Pending>() + FRAMES_MAX * size_of::<Frame>());
+const _: () = assert!(size_of::<Thread>() == 64 + size_of::<Pending>() + FRAMES_MAX * size_of::<Frame>());
 const _: () = assert!(size_of::<Call>() == 48);
 const _: () = assert!(size_of::<RingHead>() == 64);
 const _: () = assert!(size_of::<HitRecord>() == 32 + 8 * CAPTURES_MAX);

@@ -305,12 +305,12 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
     );
     job.stands(
         Standing::OnTrial,
-        "on trial: the window of the change is left out; a verdict comes 3 s to 3.38 min after the first change",
+        "on trial: waiting for the first window after the change; a verdict comes within 3.38 min of the first change",
     );
     assert_eq!(job.windows(4, YIELDING), []);
     job.stands(
         Standing::OnTrial,
-        "on trial: 3 of 5 windows; a verdict comes 3 s to 3.38 min after the first change",
+        "on trial: 3 of 5 windows; a verdict comes within 3.38 min of the first change",
     );
     assert_eq!(job.window(YIELDING), []);
     let end = job.window(YIELDING);

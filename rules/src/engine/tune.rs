@@ -174,7 +174,7 @@ impl TuneState {
             (Phase::Trial(trial), _) if trial.disturbed => (
                 Standing::OnTrial,
                 format!(
-                    "on trial: the window of the change is left out{}",
+                    "on trial: waiting for the first window after the change{}",
                     trial.first_result()
                 ),
             ),

@@ -178,11 +178,12 @@ impl Running {
 
     /// How long a user has to wait for the verdict, as a suffix; empty if that is not known.
     fn verdict_text(&self, tune: &Tune) -> String {
-        self.time_to_verdict(tune)
-            .map_or_else(String::new, |(least, most)| {
-                let [least, most] = [least, most].map(|seconds| duration(seconds * 1e9));
-                format!("; a verdict comes {least} to {most} after the first change")
-            })
+        self.time_to_verdict(tune).map_or_else(String::new, |(_, most)| {
+            format!(
+                "; a verdict comes within {} of the first change",
+                duration(most * 1e9)
+            )
+        })
     }
 
     /// Whether windows closed although no process had a role of the rule, or came or went within one.

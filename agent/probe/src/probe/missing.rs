@@ -13,9 +13,10 @@ use super::{Probe, ProbeSelector, Probes, selection};
 /// Functions of a program that began, or loaded a library, after the session: as those of `run -- sh -c ./program`.
 fn came_late(count: usize, selectors: &str, (pid, program): (impl fmt::Display, String)) -> String {
     let functions = plural(count, "function");
+    let were = if count == 1 { "it was" } else { "they were" };
     format!(
-        "{functions} of process {pid} ({program}) cannot be probed in this session: loaded after the start ({selectors}). Attach when \
-         {program} runs (tuneagent attach {program}); if a shell or script starts it, run {program} itself"
+        "{functions} of process {pid} ({program}) cannot be probed in this session, as {were} loaded after its start ({selectors}). Attach \
+         again (tuneagent attach {pid}); if a shell or script starts {program}, run {program} itself"
     )
 }
 
@@ -115,8 +116,9 @@ impl Probes {
                 is_late |= !symbols.is_empty();
                 late.extend(symbols);
             }
-            if is_late {
-                selectors.push(want.selector.to_string());
+            let selector = want.selector.to_string();
+            if is_late && !selectors.contains(&selector) {
+                selectors.push(selector);
             }
         }
         if !late.is_empty() {
@@ -137,17 +139,17 @@ mod tests {
         for (count, text) in [
             (
                 1,
-                "1 function of process 7 (short) cannot be probed in this session: ",
+                "1 function of process 7 (short) cannot be probed in this session, as it was ",
             ),
             (
                 13,
-                "13 functions of process 7 (short) cannot be probed in this session: ",
+                "13 functions of process 7 (short) cannot be probed in this session, as they were ",
             ),
         ] {
             let said = came_late(count, "openmp.region, openmp.size", (7, "short".to_owned()));
             assert!(said.starts_with(text), "{said}");
             assert!(
-                said.ends_with("(tuneagent attach short); if a shell or script starts it, run short itself"),
+                said.ends_with("(tuneagent attach 7); if a shell or script starts short, run short itself"),
                 "{said}"
             );
         }

@@ -85,7 +85,7 @@ impl fmt::Display for NoSplit {
                 let share = percent(*share);
                 write!(
                     f,
-                    "{share} of the time is in MPI calls other than collectives of all ranks"
+                    "{share} of the time is in MPI calls other than collectives that synchronise all ranks (such as MPI_Barrier)"
                 )
             }
             NoSplit::Threads => write!(f, "several threads of a rank call collectives"),

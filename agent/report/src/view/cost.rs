@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use profile::Snapshot;
 use profile::cost::{CostView, Slowdown, TOO_MUCH, WindowsView};
-use profile::format::{bytes, in_sentence, percent, plural};
+use profile::format::{bytes, duration, in_sentence, percent, plural};
 use rules::is_built_in;
 
 use super::parts;
 
 /// In a shorter session the functions that are probed at its start may cost more than the budget.
 const BUDGET_HOLDS: Duration = Duration::from_secs(60);
+
+/// A start that takes less CPU time is not shown.
+const STARTING_SHOWN_NS: u64 = 50_000_000;
 
 /// Recent cost. Empty if nothing is probed, and before the first period has ended.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
@@ -22,6 +25,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let shown = Shown {
         most_expensive,
         agent: late.agent,
+        starting_ns: None,
         of_cpu: late.probes,
         are: "are",
     };
@@ -40,6 +44,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let shown = Shown {
         most_expensive,
         agent,
+        starting_ns: Some(cost.agent.starting_ns).filter(|cpu_ns| *cpu_ns >= STARTING_SHOWN_NS),
         of_cpu: cost.probes_share(),
         are: "were",
     };
@@ -54,6 +59,8 @@ struct Shown<'a> {
     most_expensive: Option<&'a str>,
     /// CPUs that the agent uses.
     agent: Option<f64>,
+    /// CPU time of the agent until all was probed.
+    starting_ns: Option<u64>,
     /// CPU time of hits as a share of the job's CPU time, to which the budget refers.
     of_cpu: Option<f64>,
     /// `are` or `were`.
@@ -92,6 +99,8 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
         let idle = if is_full { "a" } else { "an idle" };
         format!("tuneagent {} of {idle} CPU", percent(agent))
     }));
+    let starting = shown.starting_ns.map(|cpu_ns| duration(cpu_ns as f64));
+    parts.extend(starting.map(|cpu_time| format!("{cpu_time} of CPU time to start")));
     let resident = cost.agent.resident_bytes;
     parts.extend(resident.map(|resident| bytes(resident as f64)));
     let mut lines = vec![format!(
@@ -156,7 +165,9 @@ fn less(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, of_budget: &st
         });
     }
     let has_costly_probes = slowdown.probes > 0.0 && slowdown.probes >= slowdown.agent;
-    match (has_shipped, has_costly_probes) {
+    // Without its rules the session would not have repaired what it has.
+    let is_changed = snapshot.changes.iter().any(|change| change.number != 0);
+    match (has_shipped && !is_changed, has_costly_probes) {
         (true, true) => Some(format!("--rules none, or a smaller --budget{of_budget}")),
         (true, false) => Some("--rules none".to_owned()),
         (false, true) => Some(format!("a smaller --budget{of_budget}")),

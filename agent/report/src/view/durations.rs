@@ -63,7 +63,7 @@ fn by_rank(snapshot: &Snapshot, name: &str) -> String {
     means.sort_by(|a, b| a.0.total_cmp(&b.0));
     match means.as_slice() {
         [least, .., most] => format!(
-            "; least {} ({}), most {} ({})",
+            ", from {} ({}) to {} ({})",
             duration(least.0),
             least.1,
             duration(most.0),
@@ -147,7 +147,7 @@ mod tests {
         };
         insta::assert_snapshot!(lines(&snapshot).join("\n"), @"
 
-         step: 5 000 calls, mean 2.7 ms; least 1.5 ms (rank 0), most 3 ms (rank 1)
+         step: 5 000 calls, mean 2.7 ms, from 1.5 ms (rank 0) to 3 ms (rank 1)
             524 us+          500  ###########################
            1.05 ms+          750  ########################################
             2.1 ms+          250  ##############

@@ -126,7 +126,10 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let rate = match (part, counted) {
         (WATCHED_FULLY.., _) => format!("{rate} parallel regions/s"),
         (_, Some(counted)) => format!("{} parallel regions/s", count(counted.round())),
-        (..WATCHED_MIN, None) => "parallel regions (probed too rarely to know their rate):".to_owned(),
+        (..WATCHED_MIN, None) => match parts::regions_counted_in(snapshot, WATCHED_MIN) {
+            Some(counted) => format!("~{} parallel regions/s", count(parts::to_digits(counted, 2))),
+            None => "parallel regions (probed too rarely to know their rate):".to_owned(),
+        },
         (_, None) => format!("~{rate} parallel regions/s"),
     };
     let inside = match regions.inside() {
@@ -419,13 +422,13 @@ mod tests {
                 3,
                 3,
                 1,
-                " has no mean time: tuneagent changed the program meanwhile   (",
+                " has no mean time, as tuneagent changed the program meanwhile   (",
             ),
             (
                 1,
                 3,
                 1,
-                " has no mean time: tuneagent changed the program meanwhile   (",
+                " has no mean time, as tuneagent changed the program meanwhile   (",
             ),
             (4, 5, 1, " takes 95 ms on average before the changes   ("),
             (1, 1, 1, " takes 95 ms on average   ("),

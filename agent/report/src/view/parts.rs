@@ -170,12 +170,17 @@ const COUNTED_MIN: f64 = 0.9;
 
 /// Parallel regions a second over the session, if nearly all of them were counted.
 pub(super) fn counted_regions_per_s(snapshot: &Snapshot) -> Option<f64> {
+    regions_counted_in(snapshot, COUNTED_MIN)
+}
+
+/// Parallel regions a second over the session, if they were counted for at least this part of the time.
+pub(super) fn regions_counted_in(snapshot: &Snapshot, part: f64) -> Option<f64> {
     let mut regions = snapshot.functions();
     regions.retain(|function| starts_team(&function.name));
     let counted = |function: &FunctionTotals| function.counted.unwrap_or(1.0);
     let are_counted = regions
         .iter()
-        .all(|function| counted(function) >= COUNTED_MIN && function.estimate.is_none());
+        .all(|function| counted(function) >= part && function.estimate.is_none());
     let of = |function: &FunctionTotals| function.calls as f64 / counted(function);
     let all: f64 = regions.iter().map(of).sum();
     let elapsed_s = snapshot.elapsed.as_secs_f64();
@@ -208,7 +213,7 @@ pub(super) fn around_changes(snapshot: &Snapshot) -> Option<String> {
 fn except(snapshot: &Snapshot) -> &'static str {
     let until_ns = snapshot.regions().and_then(|regions| regions.until_ns);
     match until_ns.is_some_and(|until_ns| is_before_changes(snapshot, until_ns)) {
-        true => ", except steps and regions",
+        true => ", except the times of steps and regions",
         false if snapshot.iteration_around_change().is_some() => ", except the time of a step",
         false => "",
     }
@@ -455,7 +460,7 @@ mod tests {
                 &[
                     " ~110 ms on average   (27 steps in sampling windows, the last at 1.01 s, before the changes, ",
                     "(measured in 10 % of the time, the last at 1.01 s, before the changes)",
-                    " the figures below cover the time before and after the changes, except steps and regions",
+                    " the figures below cover the time before and after the changes, except the times of steps and regions",
                 ],
                 &[],
             ),

@@ -70,7 +70,7 @@ pub(super) fn step_line(
         StepTime::Mean(ns) => {
             let beside = iteration.span().map_or("", beside);
             match beside == parts::STRADDLES {
-                true => "has no mean time: tuneagent changed the program meanwhile".to_owned(),
+                true => "has no mean time, as tuneagent changed the program meanwhile".to_owned(),
                 false => format!("{takes} {about}{} on average{beside}", duration(ns)),
             }
         }

@@ -23,7 +23,7 @@ use crate::changes::ProbeSwitch;
 /// What to do where a verdict takes so many seconds, as a suffix.
 fn longer((least, most): (f64, f64)) -> String {
     let [least, most] = [least, most].map(|seconds| duration(seconds * 1e9));
-    format!("; a verdict comes {least} to {most} after the first change: let the session last as long")
+    format!("; a verdict takes {least} to {most}: let the session last longer")
 }
 
 /// Why a change that was reverted to compare at the end was not judged.

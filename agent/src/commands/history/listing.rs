@@ -58,10 +58,7 @@ pub(in crate::commands) fn journal(args: &JournalArgs) -> CommandResult {
     }
     let target = args.target.as_deref().map(|target| format!("{target} "));
     match (jobs.len(), older) {
-        (0, 0) => say!(
-            "nothing was changed (journals are kept in {})",
-            state.path().display()
-        ),
+        (0, 0) => say!("no change is recorded in {}", state.path().display()),
         (_, 0) => {}
         _ => say!(
             "and {} of programs that have ended: tuneagent journal {}--all",

@@ -60,7 +60,7 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
     assert_eq!(
         why,
         format!(
-            "on trial, reverted to compare: 0 of 1 windows; first comparison: {first}; a verdict comes 3 s to 3.38 min after the first change"
+            "on trial, reverted to compare: 0 of 1 windows; first comparison: {first}; a verdict comes within 3.38 min of the first change"
         )
     );
     // Windows of half a second: 6 to 406 of them.

@@ -255,10 +255,10 @@ impl Judgement {
             .interval
             .filter(|(low, high)| low.is_finite() && high.is_finite());
         match (self.ratio, interval) {
-            (_, Some((low, high))) if high > VAGUE * low => match low > 1.0 {
-                true => format!(": {} times{less} or more", times(low)),
-                false => ": not known, it varies too much".to_owned(),
-            },
+            (Some(ratio), Some((low, high))) if high > VAGUE * low && low > 1.0 => {
+                format!(": about {} times{less}, at least {}", times(ratio), times(low))
+            }
+            (_, Some((low, high))) if high > VAGUE * low => ": not known, it varies too much".to_owned(),
             (Some(ratio), Some((low, high))) if is_many => {
                 format!(": {} times{less} [{}, {}]", times(ratio), times(low), times(high))
             }
@@ -370,7 +370,7 @@ mod tests {
                 ": -32.8 % [-56.5, +4.2] (less is better)",
             ),
             (false, 1.5, None, ": -33.3 %"),
-            (true, 80.0, Some((2.4, 2_702.0)), ": 2.4 times or more"),
+            (true, 80.0, Some((2.4, 2_702.0)), ": about 80 times, at least 2.4"),
             (true, 362.0, Some((0.0, 5.4e8)), ": not known, it varies too much"),
             (
                 false,

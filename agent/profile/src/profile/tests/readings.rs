@@ -222,3 +222,38 @@ fn of_a_rank_that_may_hang_inside_mpi_no_time_is_known_until_a_call_of_it_is_see
     let parts: Vec<_> = process.load(&probes, 0).iter().map(|part| part.mpi).collect();
     assert_eq!(parts, [None, None, None, Some(0.5)]);
 }
+
+#[test]
+fn a_call_that_was_under_way_at_the_start_is_inside_mpi_until_it_ends() {
+    let probes = [probe("MPI_Allreduce")];
+    let mut process = process();
+    let mut read = |at_ns: u64, left_unseen_ns: u64, closed_ns: u64, runqueue_ns: u64| {
+        process.count(calls(u64::from(closed_ns > 0)));
+        let thread = Thread {
+            left_unseen_ns,
+            ..thread(closed_ns, 0)
+        };
+        let threads = [(0, thread)];
+        process.read(&Inputs {
+            probes: &probes,
+            may_be_in_mpi: true,
+            threads: if left_unseen_ns > 0 { &threads } else { &[] },
+            counters: Some(Counters {
+                runqueue_ns,
+                ..Counters::default()
+            }),
+            has_waits: true,
+            ..Inputs::busy(at_ns)
+        });
+        let view = process.view(&probes, |_| None);
+        (view.is_mpi_unknown, view.mpi_ns, view.mpi_waited_ns)
+    };
+    assert_eq!(read(S, 0, 0, 0), (true, None, None));
+    // It left the call after 0.4 s, and waited for a CPU for half of the second.
+    let under_way = (false, Some(2 * S / 5), Some(S / 5));
+    assert_eq!(read(2 * S, 7 * S / 5, 0, S / 2), under_way);
+    // It counts once.
+    assert_eq!(read(3 * S, 7 * S / 5, 0, S), under_way);
+    let later = read(4 * S, 7 * S / 5, S / 10, S);
+    assert_eq!(later, (false, Some(S / 2), Some(S / 5)));
+}

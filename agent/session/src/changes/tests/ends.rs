@@ -6,8 +6,7 @@ use super::vocabulary::*;
 use crate::changes::made::SHOWN_MAX;
 
 /// What a session that was too short for a verdict says.
-const LAST_AS_LONG: &str =
-    "a verdict comes 3 s to 3.38 min after the first change: let the session last as long";
+const LAST_AS_LONG: &str = "a verdict takes 3 s to 3.38 min: let the session last longer";
 
 #[test]
 fn a_stop_before_anything_ends_the_actuator() {
