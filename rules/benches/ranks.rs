@@ -9,8 +9,7 @@ use common::model;
 
 use divan::Bencher;
 use rules::{
-    Engine, Machine, Node, Observation, ProbeId, ProcessFacts, ProcessId, Report, Reports, RuleId, Scalar,
-    Time,
+    Engine, Machine, Node, Observation, ProbeId, ProcessFacts, ProcessId, Report, RuleId, Scalar, Time,
 };
 
 /// Ranks on each node.
@@ -94,52 +93,33 @@ fn hits(rank: u32, number: u64) -> Vec<Observation> {
     ]
 }
 
-/// The messages of the nodes, each with the reports of as many nodes as one relay has, in an order that is not
-/// that of their numbers.
-fn messages(nodes: &mut [Node], of_relay: usize) -> Vec<Vec<u8>> {
+/// The messages of the nodes, in an order that is not that of their numbers.
+fn messages(nodes: &mut [Node]) -> Vec<Vec<u8>> {
     let count = nodes.len();
     let mut order: Vec<usize> = (0..count).map(|place| place * 7919 % count).collect();
     order.dedup();
-    let mut reports = order
-        .into_iter()
-        .map(|place| nodes[place].report())
-        .collect::<Vec<Report>>()
-        .into_iter();
-    let mut out = Vec::new();
-    loop {
-        let mut merged = Reports::default();
-        reports
-            .by_ref()
-            .take(of_relay)
-            .for_each(|report| merged.add(report));
-        if merged.is_empty() {
-            return out;
-        }
-        out.extend(merged.encode().expect("they fit"));
-    }
+    let message = |place: usize| nodes[place].report().encode().expect("it fits");
+    order.into_iter().map(message).collect()
 }
 
 fn receive(engine: &mut Engine, messages: &[Vec<u8>]) {
     for message in messages {
-        for report in Reports::decode(message).expect("it is one of a node") {
-            engine.take_report(report);
-        }
+        engine.take_report(Report::decode(message).expect("it is one of a node"));
     }
 }
 
 /// An iteration: the messages before the schedule, and those after it.
-fn iteration(engine: &Engine, nodes: &mut [Node], of_relay: usize) -> [Vec<Vec<u8>>; 2] {
-    let first = messages(nodes, of_relay);
+fn iteration(engine: &Engine, nodes: &mut [Node]) -> [Vec<Vec<u8>>; 2] {
+    let first = messages(nodes);
     let mut engine = engine.clone();
     receive(&mut engine, &first);
     engine.tick(Time(2 * ITERATION));
     let schedule = engine.schedule();
     nodes.iter_mut().for_each(|node| node.learn(&schedule));
-    [first, messages(nodes, of_relay)]
+    [first, messages(nodes)]
 }
 
-/// What the coordinator does for an iteration, decoding of its messages included. Beyond 64 nodes relays put the
-/// reports of 64 nodes into one message.
+/// What the coordinator does for an iteration, decoding of its messages included.
 #[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 5, sample_size = 1)]
 fn an_iteration_of_all_ranks(bencher: Bencher<'_, '_>, ranks: u32) {
     bencher
@@ -149,8 +129,7 @@ fn an_iteration_of_all_ranks(bencher: Bencher<'_, '_>, ranks: u32) {
                 let node = &mut nodes[(rank / ON_NODE) as usize];
                 hits(rank, 0).into_iter().for_each(|hit| node.observe(hit));
             }
-            let of_relay = if nodes.len() > 64 { 64 } else { 1 };
-            let messages = iteration(&engine, &mut nodes, of_relay);
+            let messages = iteration(&engine, &mut nodes);
             (engine, messages)
         })
         .bench_local_values(|(mut engine, [first, second])| {

@@ -206,45 +206,6 @@ mod tests {
         factor(batch, spread(variation(mean, stddev)?, workers)?)
     }
 
-    /// Tasks per worker, batch by batch, until few remain.
-    fn batches(tasks: f64, workers: f64, mean: f64, stddev: f64) -> (Vec<f64>, f64) {
-        let mut sizes = Vec::new();
-        let mut left = tasks;
-        while sizes.len() < 10 && left > 2.0 * workers {
-            let x = factoring_x(sizes.len() as f64, mean, stddev, workers).unwrap();
-            let size = (left / (x * workers)).floor().max(1.0);
-            left -= size * workers;
-            sizes.push(size);
-        }
-        (sizes, left)
-    }
-
-    #[test]
-    fn factoring_gives_the_batches_of_the_corrected_model() {
-        let cases: &[(f64, f64, f64, &[f64], f64)] = &[
-            (1000.0, 8.0, 0.0, &[125.0], 0.0),
-            (1000.0, 8.0, 2.0, &[89.0, 15.0, 8.0, 5.0, 3.0, 2.0, 1.0], 16.0),
-            (
-                1000.0,
-                8.0,
-                5.0,
-                &[62.0, 21.0, 14.0, 9.0, 6.0, 4.0, 3.0, 2.0, 1.0, 1.0],
-                16.0,
-            ),
-            (
-                10000.0,
-                25.0,
-                10.0,
-                &[88.0, 56.0, 46.0, 37.0, 31.0, 25.0, 21.0, 17.0, 14.0, 11.0],
-                1350.0,
-            ),
-        ];
-        for (tasks, workers, stddev, sizes, left) in cases {
-            let found = batches(*tasks, *workers, 10.0, *stddev);
-            assert_eq!(found, (sizes.to_vec(), *left));
-        }
-    }
-
     #[test]
     fn factoring_of_nothing_is_none() {
         assert!(factoring_x(0.0, 0.0, 1.0, 8.0).is_err());

@@ -119,8 +119,8 @@ pub use diag::{Diagnostic, Severity, Span, did_you_mean, has_errors, line_column
 pub use engine::{
     ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState,
     IterationTeams, LeftOut, LoopIteration, LoopNumber, MESSAGE_MAX, MessageError, Node, Observation, Output,
-    Partial, PlacedFold, Placement, ProcessAction, Report, Reports, Schedule, Standing, TrialProgress,
-    TuneStatus, Verdict,
+    Partial, PlacedFold, Placement, ProcessAction, Report, Schedule, Standing, TrialProgress, TuneStatus,
+    Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, schema};

@@ -113,20 +113,22 @@ pub struct PlannedProbe {
     pub decides: bool,
 }
 
-/// What a probe must deliver: the cheapest sufficient form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Delivery {
-    /// Nothing: no formula uses the probe, it need not be armed.
-    Nothing,
-    /// [`crate::Observation::ProbeTotals`] with the count of hits.
-    Count,
-    /// [`crate::Observation::ProbeTotals`] with count and sum of durations.
-    Durations,
-    /// [`crate::Observation::PartialSum`] for hits of one group, or [`crate::Observation::Hit`] for a single
-    /// hit: each hit is passed in exactly once.
-    PartialSums,
-    /// [`crate::Observation::Hit`] for each hit, and the totals, which reveal lost hits.
-    EachHit,
+::plan::words! {
+    /// What a probe must deliver: the cheapest sufficient form.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Delivery {
+        /// No formula uses the probe, it need not be armed.
+        Nothing = "nothing",
+        /// [`crate::Observation::ProbeTotals`] with the count of hits.
+        Count = "counts",
+        /// [`crate::Observation::ProbeTotals`] with count and sum of durations.
+        Durations = "counts and durations",
+        /// [`crate::Observation::PartialSum`] for hits of one group, or [`crate::Observation::Hit`] for a single
+        /// hit: each hit is passed in exactly once.
+        PartialSums = "aggregated in the kernel",
+        /// [`crate::Observation::Hit`] for each hit, and the totals, which reveal lost hits.
+        EachHit = "each hit",
+    }
 }
 
 impl Delivery {

@@ -14,8 +14,7 @@ use crate::measure::Scope;
 use crate::plan::Plan;
 use crate::read::PlannedCapture;
 use crate::requirements::Requirements;
-use crate::target::Site;
-use crate::target::Target;
+use crate::target::{Site, Target};
 use crate::term::{Field, Term, Typed};
 use crate::value::{ProcessId, Scalar, WhyMissing};
 use crate::window::{Boundaries, Window};
@@ -413,9 +412,7 @@ impl CheckedRule {
         out.extend(tunes.flat_map(Tune::formulas));
         out
     }
-}
 
-impl CheckedRule {
     /// The metrics from which `terms` are computed, directly or indirectly.
     pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
         let mut found = BTreeSet::new();

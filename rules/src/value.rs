@@ -82,7 +82,7 @@ impl Key {
 }
 
 /// A totally ordered number, for keys.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ordered(pub(crate) f64);
 
 impl PartialEq for Ordered {

@@ -126,12 +126,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     node.learn(&schedule);
     let folded = node.report();
     assert_eq!(folded.partials.len(), 1);
-    let mut reports = rules::Reports::default();
-    [&observed, &folded]
-        .into_iter()
-        .for_each(|report| reports.add(report.clone()));
     vec![
-        ("reports", reports.encode().unwrap().remove(0)),
         ("observed", observed.encode().unwrap()),
         ("folded", folded.encode().unwrap()),
         ("schedule", schedule.encode().unwrap()),

@@ -234,7 +234,7 @@ quantity: unit
 requirements: measure
 types: unit
 value: quantity types unit
-aggregate:
+aggregate: value
 facts: value
 partial_sum: value
 target: facts
@@ -252,12 +252,12 @@ eval: aggregate change cpu_shares facts folds function hit lang measure rule par
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value
-engine: aggregate change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
+engine: change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
     term unit value window
 fit: diag eval facts file plan read rule target value
 graph: check engine eval guard plan read rule target term value
 library: diag file rule
-contract: diag file lang pseudo_random quantity unit
+contract: diag file lang pseudo_random quantity unit value
 page: file lang rule target types
 policy: diag file
 ";

@@ -1,8 +1,6 @@
 // Properties of all byte sequences read as a message between nodes. Included by the fuzz target and by the
 // tests of `rules`.
 
-use rules::aggregate::Merge as _;
-
 /// The processes of the job: the odd ones are on machine 1, the others on machine 0.
 const PROCESSES: u32 = 4;
 
@@ -15,16 +13,6 @@ fn message(bytes: &[u8]) {
         // Compares bytes and not values, because NaN equals nothing.
         assert_eq!(again.encode(), Ok(once));
         coordinate(report);
-    }
-    if let Ok(reports) = rules::Reports::decode(bytes) {
-        let once = reports.encode().expect("what was read can be written");
-        let mut again = rules::Reports::default();
-        for message in &once {
-            again.merge(&rules::Reports::decode(message).expect("it was just written"));
-        }
-        assert_eq!(again.encode(), Ok(once));
-        again.acknowledge(&coordinator().schedule());
-        again.into_iter().take(3).for_each(coordinate);
     }
     if let Ok(schedule) = rules::Schedule::decode(bytes) {
         let once = schedule.encode().expect("what was read can be written");

@@ -154,10 +154,9 @@ impl Parser<'_> {
     }
 
     fn expect(&mut self, wanted: char) -> Result<(), ExpressionError> {
-        if self.take(wanted) {
-            Ok(())
-        } else {
-            Err(self.error())
+        match self.take(wanted) {
+            true => Ok(()),
+            false => Err(self.error()),
         }
     }
 
@@ -178,31 +177,27 @@ impl Parser<'_> {
         if depth > DEPTH_MAX {
             return Err(ExpressionError::TooLarge);
         }
-        let mut left = self.product(depth)?;
-        loop {
-            let operator = match self.peek() {
-                Some('+') => Operator::Add,
-                Some('-') => Operator::Subtract,
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            let right = self.product(depth)?;
-            left = self.both(operator, left, right)?;
-        }
+        let operators = [('+', Operator::Add), ('-', Operator::Subtract)];
+        self.joined(operators, |parser| parser.product(depth))
     }
 
     fn product(&mut self, depth: usize) -> Result<Expression, ExpressionError> {
-        let mut left = self.factor(depth)?;
-        loop {
-            let operator = match self.peek() {
-                Some('*') => Operator::Multiply,
-                Some('/') => Operator::Divide,
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            let right = self.factor(depth)?;
-            left = self.both(operator, left, right)?;
+        let operators = [('*', Operator::Multiply), ('/', Operator::Divide)];
+        self.joined(operators, |parser| parser.factor(depth))
+    }
+
+    /// Operands with these operators between them, which bind from left to right.
+    fn joined(
+        &mut self,
+        operators: [(char, Operator); 2],
+        operand: impl Fn(&mut Self) -> Result<Expression, ExpressionError>,
+    ) -> Result<Expression, ExpressionError> {
+        let mut left = operand(self)?;
+        while let Some((_, operator)) = operators.iter().find(|(sign, _)| self.take(*sign)) {
+            let right = operand(self)?;
+            left = self.both(*operator, left, right)?;
         }
+        Ok(left)
     }
 
     fn factor(&mut self, depth: usize) -> Result<Expression, ExpressionError> {

@@ -59,7 +59,8 @@ impl fmt::Display for Scalar {
 }
 
 /// At most 8 bytes in memory order. Displayed and stored as hexadecimal digits, lowest address first.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Bytes {
     length: u8,
     bytes: [u8; 8],
@@ -127,18 +128,6 @@ impl TryFrom<String> for Bytes {
             .map(|at| u8::from_str_radix(&text[at..at + 2], 16));
         let bytes: Vec<u8> = digits.collect::<Result<_, _>>().map_err(|_| bad())?;
         Bytes::new(&bytes).ok_or_else(bad)
-    }
-}
-
-impl Serialize for Bytes {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
-        Bytes::try_from(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

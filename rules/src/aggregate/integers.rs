@@ -136,17 +136,7 @@ impl Integers {
             exponent: 0,
         }
     }
-}
 
-/// Integers up to this are exact as doubles.
-pub(super) const EXACT: u64 = 1 << 53;
-
-/// An integer as a double, if it is certainly exact.
-fn small(value: i128) -> Option<f64> {
-    (value.unsigned_abs() <= u128::from(EXACT)).then_some(value as f64)
-}
-
-impl Integers {
     /// Whether values can have led to this state: it may come from another machine.
     pub(crate) fn is_sound(&self) -> bool {
         let most = u128::from(self.count.0) * u128::from(u64::MAX);
@@ -158,6 +148,14 @@ impl Integers {
             && self.sum.unsigned_abs() <= most
             && self.carries <= self.count.0
     }
+}
+
+/// Integers up to this are exact as doubles.
+pub(super) const EXACT: u64 = 1 << 53;
+
+/// An integer as a double, if it is certainly exact.
+fn small(value: i128) -> Option<f64> {
+    (value.unsigned_abs() <= u128::from(EXACT)).then_some(value as f64)
 }
 
 impl Merge for Integers {

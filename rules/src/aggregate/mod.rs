@@ -52,9 +52,8 @@ mod truths;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 pub use finite::Finite;
 pub use integers::Integers;
@@ -74,40 +73,36 @@ pub trait Merge {
     fn merge(&mut self, other: &Self);
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum WhyNone {
-    /// There are no values.
+    #[error("there are no values")]
     NoValues,
     /// There is one value where at least two are needed: a spread, a line.
+    #[error("there is one value, two are needed")]
     OneValue,
     /// The number of values that were infinite or not a number.
+    #[error("{}", not_finite(*.0))]
     NotFinite(u64),
     /// There are more than [`VALUES_MAX`] values.
+    #[error("overflow: more than 2^63 values")]
     Overflow,
     /// The result exceeds the greatest finite f64.
+    #[error("the result is too large for a number")]
     TooLarge,
     /// All points have the same x, so there is no unique line.
+    #[error("the x of all points are the same")]
     SameX,
     /// The requested share is not between 0 and 1.
+    #[error("the share of a quantile is from 0 to 1")]
     NoShare,
 }
 
-impl fmt::Display for WhyNone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WhyNone::NoValues => f.write_str("there are no values"),
-            WhyNone::OneValue => f.write_str("there is one value, two are needed"),
-            WhyNone::NotFinite(1) => f.write_str("1 value is not a finite number"),
-            WhyNone::NotFinite(count) => write!(f, "{count} values are not finite numbers"),
-            WhyNone::Overflow => f.write_str("overflow: more than 2^63 values"),
-            WhyNone::TooLarge => f.write_str("the result is too large for a number"),
-            WhyNone::SameX => f.write_str("the x of all points are the same"),
-            WhyNone::NoShare => f.write_str("the share of a quantile is from 0 to 1"),
-        }
+fn not_finite(count: u64) -> String {
+    match count {
+        1 => "1 value is not a finite number".to_owned(),
+        count => format!("{count} values are not finite numbers"),
     }
 }
-
-impl std::error::Error for WhyNone {}
 
 /// A number of values that saturates one above [`VALUES_MAX`], which stands for an overflow. Saturating is
 /// associative, because counts only grow.

@@ -85,6 +85,16 @@ impl Numbers {
             exponent: UNIT,
         })
     }
+
+    /// Bytes of memory beyond its own size.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.others.as_ref().map_or(0, |others| size_of_val(&**others))
+    }
+
+    /// Whether values can have led to this state: it may come from another machine.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.integral.is_sound() && self.others.as_ref().is_none_or(|others| others.is_sound())
+    }
 }
 
 /// From integers below 2⁵³.
@@ -94,20 +104,6 @@ impl From<Integers> for Numbers {
             integral,
             others: None,
         }
-    }
-}
-
-impl Numbers {
-    /// Whether values can have led to this state: it may come from another machine.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.integral.is_sound() && self.others.as_ref().is_none_or(|others| others.is_sound())
-    }
-}
-
-impl Numbers {
-    /// Bytes of memory beyond its own size.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.others.as_ref().map_or(0, |others| size_of_val(&**others))
     }
 }
 

@@ -84,9 +84,7 @@ impl Product {
         };
         product.rounded(self.negative)
     }
-}
 
-impl Product {
     /// Whether values can have led to this state: it may come from another machine.
     pub(crate) fn is_sound(&self) -> bool {
         let emptied = Product {

@@ -93,9 +93,17 @@ impl Quantiles {
         }
         Err(WhyNone::NoValues)
     }
-}
 
-impl Quantiles {
+    /// Bytes of memory beyond its own size, at most.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        const NODE: usize = 11;
+        let buckets = match self.buckets.len() {
+            0 => 0,
+            many => 2 * many + NODE,
+        };
+        self.few.capacity() * size_of::<f64>() + buckets * size_of::<(i32, u64)>()
+    }
+
     /// Whether values can have led to this state: it may come from another machine.
     pub(crate) fn is_sound(&self) -> bool {
         let few = self.few.is_sorted_by(|a, b| a <= b) && self.few.iter().all(|value| value.is_finite());
@@ -110,18 +118,6 @@ impl Quantiles {
             && (self.few.len() <= FEW && (self.few.is_empty() || self.buckets.is_empty()))
             && (self.count.overflowed() || kept == Some(self.count.0))
             && self.buckets.keys().all(is_bucket)
-    }
-}
-
-impl Quantiles {
-    /// Bytes of memory beyond its own size, at most.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        const NODE: usize = 11;
-        let buckets = match self.buckets.len() {
-            0 => 0,
-            many => 2 * many + NODE,
-        };
-        self.few.capacity() * size_of::<f64>() + buckets * size_of::<(i32, u64)>()
     }
 }
 

@@ -29,7 +29,7 @@ impl Reals {
     pub(super) fn put(&mut self, value: f64, times: u64) {
         self.count = self.count.plus(times);
         if self.count.overflowed() {
-            self.overflow();
+            *self = self.emptied();
             return;
         }
         match FiniteDouble::of(value) {
@@ -43,11 +43,11 @@ impl Reals {
 
     /// All overflowed aggregates have the same state.
     #[cold]
-    fn overflow(&mut self) {
-        *self = Reals {
+    fn emptied(&self) -> Reals {
+        Reals {
             count: self.count,
             ..Reals::default()
-        };
+        }
     }
 
     /// The count, if all values are finite.
@@ -66,17 +66,10 @@ impl Reals {
             exponent: UNIT,
         })
     }
-}
 
-impl Reals {
     /// Whether values can have led to this state: it may come from another machine.
     pub(crate) fn is_sound(&self) -> bool {
-        let emptied = || {
-            let mut emptied = self.clone();
-            emptied.overflow();
-            *self == emptied
-        };
-        self.count.is_sound(emptied)
+        self.count.is_sound(|| *self == self.emptied())
             && self.not_finite <= self.count.0
             && self.sum.is_of(self.count.0)
             && self.squares.is_of(self.count.0)
@@ -87,7 +80,7 @@ impl Merge for Reals {
     fn merge(&mut self, other: &Reals) {
         self.count = self.count.plus(other.count.0);
         if self.count.overflowed() {
-            self.overflow();
+            *self = self.emptied();
             return;
         }
         self.not_finite += other.not_finite;

@@ -51,7 +51,7 @@ impl Regression {
     pub(super) fn put(&mut self, x: f64, y: f64, times: u64) {
         self.count = self.count.plus(times);
         if self.count.overflowed() {
-            self.overflow();
+            *self = self.emptied();
             return;
         }
         match FiniteDouble::of(x).zip(FiniteDouble::of(y)) {
@@ -65,11 +65,11 @@ impl Regression {
         }
     }
 
-    fn overflow(&mut self) {
-        *self = Regression {
+    fn emptied(&self) -> Regression {
+        Regression {
             count: self.count,
             ..Regression::default()
-        };
+        }
     }
 
     /// The line with the least sum of squared differences in y; slope and intercept are each the nearest f64.
@@ -96,19 +96,12 @@ impl Regression {
             intercept: ratio(&intercept, below.magnitude(), UNIT)?,
         })
     }
-}
 
-impl Regression {
     /// Whether values can have led to this state: it may come from another machine.
     pub(crate) fn is_sound(&self) -> bool {
-        let emptied = || {
-            let mut emptied = self.clone();
-            emptied.overflow();
-            *self == emptied
-        };
         let sums = self.x.is_of(self.count.0) && self.y.is_of(self.count.0);
         let products = self.xx.is_of(self.count.0) && self.xy.is_of(self.count.0);
-        self.count.is_sound(emptied) && self.not_finite <= self.count.0 && sums && products
+        self.count.is_sound(|| *self == self.emptied()) && self.not_finite <= self.count.0 && sums && products
     }
 }
 
@@ -116,7 +109,7 @@ impl Merge for Regression {
     fn merge(&mut self, other: &Regression) {
         self.count = self.count.plus(other.count.0);
         if self.count.overflowed() {
-            self.overflow();
+            *self = self.emptied();
             return;
         }
         self.not_finite += other.not_finite;

@@ -5,8 +5,8 @@ use plan::{
     Action, Affinity, Cores, Expression, FunctionName, Keyword, PatchRequest, Scalar, Set, Switch, ValueType,
 };
 
-use super::Checker;
 use super::source::{is_path, source};
+use super::{Checker, optional};
 use crate::change::{Change, Formula};
 use crate::diag::{Diagnostic, Span};
 use crate::eval::constant_mismatch;
@@ -229,10 +229,7 @@ impl Checker<'_> {
             }),
             Keyword::RemoveCall => Action::Patch(PatchRequest::RemoveCall {
                 function: self.function(target)?,
-                within: match &entry.inside {
-                    Some(inside) => Some(self.function(inside)?),
-                    None => None,
-                },
+                within: optional(entry.inside.as_ref(), |inside| self.function(inside))?,
             }),
             Keyword::Affinity => Action::Affinity(self.affinity(target)?),
             Keyword::Enable | Keyword::Disable => Action::Switch(Switch {

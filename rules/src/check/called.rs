@@ -63,8 +63,7 @@ impl Infer<'_> {
         }
         let message = "there is too much to compute in this formula";
         let help = "give a metric with fewer calls, or a constant range of fewer numbers";
-        self.report(Diagnostic::wrong("E0123", span, message).help(help));
-        None
+        self.report(Diagnostic::wrong("E0123", span, message).help(help))
     }
 
     pub(super) fn each(

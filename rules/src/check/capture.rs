@@ -3,13 +3,12 @@
 
 use super::infer::{FormulaPosition, Infer, ProbeNames};
 use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
-use super::{Checker, infer::Reads};
+use super::{Checker, infer::Reads, optional};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
 use crate::read::{Base, IterationValue, Known, Layout, PlannedCapture, Source};
 use crate::rule::CheckedProbe;
-use crate::target::Site;
-use crate::target::{FunctionSet, Target};
+use crate::target::{FunctionSet, Site, Target};
 use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::unit::Dimension;
@@ -160,10 +159,7 @@ impl Infer<'_> {
             true => self.known_at_mark(&source, expr.span)?,
             false => self.known_at(site, &source, expr.span)?,
         }
-        let layout = match layout {
-            Some((name, span)) => Some(self.layout(name, span, &source, is_mark)?),
-            None => None,
-        };
+        let layout = optional(layout, |(name, span)| self.layout(name, span, &source, is_mark))?;
         let reads = self.reads.as_mut()?;
         let planned = PlannedCapture { source, layout };
         let known = reads.planned.iter().position(|known| *known == planned);
@@ -192,8 +188,7 @@ impl Infer<'_> {
             ),
             _ => return Some(()),
         };
-        self.report(Diagnostic::wrong("E0134", span, message).help(help));
-        None
+        self.report(Diagnostic::wrong("E0134", span, message).help(help))
     }
 
     /// Checks the base of a path at a mark, which passes its values by index.
@@ -206,8 +201,7 @@ impl Infer<'_> {
             ),
             _ => return Some(()),
         };
-        self.report(Diagnostic::wrong("E0134", span, message).help(help));
-        None
+        self.report(Diagnostic::wrong("E0134", span, message).help(help))
     }
 
     fn layout(&mut self, name: &str, span: Span, source: &Source, is_mark: bool) -> Option<Layout> {
@@ -216,8 +210,7 @@ impl Infer<'_> {
             let near = did_you_mean(name, names.iter().copied());
             let wrong = Diagnostic::wrong("E0153", span, format!("there is no type `{name}`"));
             let all = format!("the types are {} and str(1) to str(64)", names.join(" "));
-            self.report(wrong.help(near.unwrap_or(all)));
-            return None;
+            return self.report(wrong.help(near.unwrap_or(all)));
         };
         let in_register = !matches!(source.base, Base::Global(_) | Base::Known(_)) && source.depth() == 0;
         // A mark passes the bits of real numbers.
@@ -232,8 +225,7 @@ impl Infer<'_> {
                 "the ways out: a global variable that has it, a pointer to it (`*{read} as f64`), or the mark macro of \
                  `include/tuneagent.h`"
             );
-            self.report(Diagnostic::wrong("E0153", span, message).help(help));
-            return None;
+            return self.report(Diagnostic::wrong("E0153", span, message).help(help));
         }
         Some(layout)
     }

@@ -2,6 +2,7 @@
 
 use super::capture::INSTANCE;
 use super::infer::{Infer, ProbeNames};
+use super::optional;
 use super::reduce::Call;
 use super::scope::is_reduction;
 use crate::diag::{Diagnostic, Span, did_you_mean};
@@ -85,8 +86,7 @@ impl Infer<'_> {
             }
             let message = format!("hits of `{probe}` and of `{base}` in one formula");
             let wrong = Diagnostic::wrong("E0134", span, message);
-            self.report(wrong.help("reduce each by itself first: `sum(a.x) / sum(b.x)`"));
-            return Some(None);
+            return Some(self.report(wrong.help("reduce each by itself first: `sum(a.x) / sum(b.x)`")));
         }
         let probe = probe.clone();
         match names.field(field) {
@@ -142,10 +142,7 @@ impl Infer<'_> {
             .map_or("", |(name, _)| name.as_str())
             .to_string();
         let folds_hits = matches!(&call.of.node, Node::Name(given) if *given == name);
-        let by = match call.by {
-            Some((key, span)) => Some(self.row_key(probe, key, span)?),
-            None => None,
-        };
+        let by = optional(call.by, |(key, span)| self.row_key(probe, key, span))?;
         let key = by.as_ref().map(|(_, key)| *key);
         if let Some(wrong) = self.not_foldable(call, folds_hits.then_some(name.as_str())) {
             return self.report(wrong);
@@ -158,10 +155,7 @@ impl Infer<'_> {
             Some(of) => self.folded(call.reduction, of)?,
             None => Type::PLAIN,
         };
-        let second = match call.second {
-            Some(expr) => Some(self.of_each(probe, expr)?),
-            None => None,
-        };
+        let second = optional(call.second, |expr| self.of_each(probe, expr))?;
         if let (Some(x), Reduction::Slope) = (&second, call.reduction) {
             let dimension = result.dimension().over(x.of.dimension());
             result = Type::number(dimension.unwrap_or_default());
@@ -170,10 +164,9 @@ impl Infer<'_> {
             let message = format!("a number is needed here, this is {}", wrong.of.what());
             return self.refuse("E0140", wrong.span, message);
         }
-        let filter = match call.filter {
-            Some(expr) => Some(self.of_each(probe, expr).and_then(|typed| self.boolean(typed))?),
-            None => None,
-        };
+        let filter = optional(call.filter, |expr| {
+            self.of_each(probe, expr).and_then(|typed| self.boolean(typed))
+        })?;
         let range = self.range_of_call(call, probe)?;
         let fold = Fold {
             slot: NOWHERE,
@@ -216,8 +209,7 @@ impl Infer<'_> {
         }
         for (range, span) in reaches {
             if range.is_some() && said.is_some_and(|said| Some(said) != range) {
-                self.refuse("E0134", span, "two parts of this formula are over different hits");
-                return None;
+                return self.refuse("E0134", span, "two parts of this formula are over different hits");
             }
             said = said.or(range);
         }
@@ -225,8 +217,7 @@ impl Infer<'_> {
             let range = self.range(probe, over.count, over.unit, over.span)?;
             if said.is_some_and(|said| said != range) {
                 let message = "what is reduced says already which hits it is over";
-                self.refuse("E0134", over.span, message);
-                return None;
+                return self.refuse("E0134", over.span, message);
             }
             said = Some(range);
         }
@@ -235,8 +226,7 @@ impl Infer<'_> {
         if let (true, Reduction::Quantile(_)) = (kept, call.reduction) {
             let message = "a quantile cannot be carried on from instance to instance";
             let help = "mean, stddev, min, max, sum, count and the others can";
-            self.report(Diagnostic::wrong("E0144", call.span, message).help(help));
-            return None;
+            return self.report(Diagnostic::wrong("E0144", call.span, message).help(help));
         }
         Some(range)
     }
@@ -277,8 +267,7 @@ impl Infer<'_> {
                     .map_or("", |(name, _)| name.as_str())
                     .to_string();
                 let wrong = self.no_such_field(&name, probe, key, span);
-                self.report(wrong);
-                None
+                self.report(wrong)
             }
         }
     }

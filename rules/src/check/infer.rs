@@ -70,17 +70,17 @@ pub(crate) struct Infer<'a> {
 }
 
 impl Infer<'_> {
-    pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Option<Typed> {
+    pub(crate) fn report<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
         self.wrong.push(diagnostic);
         None
     }
 
-    pub(super) fn refuse(
+    pub(super) fn refuse<T>(
         &mut self,
         code: &'static str,
         span: Span,
         message: impl Into<String>,
-    ) -> Option<Typed> {
+    ) -> Option<T> {
         self.report(Diagnostic::wrong(code, span, message))
     }
 
@@ -217,8 +217,7 @@ impl Infer<'_> {
                 let wrong = Diagnostic::error("E0146", message)
                     .at(left.span, one.what())
                     .at(right.span, other.what());
-                self.report(wrong.help("fold one of them, or make both by the same key"));
-                None
+                self.report(wrong.help("fold one of them, or make both by the same key"))
             }
             (one, other) => Some(one.or(other)),
         }
@@ -234,8 +233,7 @@ impl Infer<'_> {
                     "E0120",
                     span,
                     format!("`{digits}` is not a number: expected one of at most about 1.8e308"),
-                );
-                None
+                )
             })?;
         let unit = unit.and_then(unit_named);
         let of = Type::number(unit.map_or_else(Default::default, |unit| unit.dimension));

@@ -2,9 +2,9 @@
 
 use plan::{Action, Argument, FunctionName, Inverse, Invocation, Moment, PatchRequest, WAS};
 
-use super::Checker;
 use super::action::Checked;
 use super::source::{is_path, source};
+use super::{Checker, optional};
 use crate::change::Formula;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::{ActionEntry, InverseEntry, TuneEntry};
@@ -106,10 +106,7 @@ impl Checker<'_> {
             let message = "`because` is said of `inverse: none`, and this call has an inverse";
             return self.report(superfluous(message, because.span));
         }
-        let reader = match was {
-            None => None,
-            Some(was) => Some(self.called(was, home, ArgumentPassing::Constants)?),
-        };
+        let reader = optional(was, |was| self.called(was, home, ArgumentPassing::Constants))?;
         let inverse = self.called(call, home, ArgumentPassing::Was)?;
         let passes = inverse.call.arguments.contains(&Argument::Was);
         match (&reader, passes, was) {

@@ -104,6 +104,14 @@ pub(crate) struct Checker<'a> {
     wrong: Vec<Diagnostic>,
 }
 
+/// What is read of an entry that may be absent; the outer `None` if it is wrong.
+fn optional<E, T>(entry: Option<E>, read: impl FnOnce(E) -> Option<T>) -> Option<Option<T>> {
+    match entry {
+        Some(entry) => read(entry).map(Some),
+        None => Some(None),
+    }
+}
+
 impl Checker<'_> {
     fn refuse<T>(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Option<T> {
         self.report(Diagnostic::wrong(code, span, message))
@@ -130,15 +138,14 @@ impl Checker<'_> {
             probes.extend(self.probe(entry, &mut roles));
         }
         self.probe_roles = probes.iter().map(|probe| probe.role).collect();
-        let named_probes = file.probes.iter().enumerate();
-        let names = |(index, probe): (usize, &crate::file::ProbeEntry)| ProbeNames {
-            index,
-            site: probe.site,
-            captures: Vec::new(),
-        };
-        self.names.probes = named_probes
-            .map(|(i, p)| (p.name.raw.clone(), names((i, p))))
-            .collect();
+        for (index, entry) in file.probes.iter().enumerate() {
+            let names = ProbeNames {
+                index,
+                site: entry.site,
+                captures: Vec::new(),
+            };
+            self.names.probes.insert(entry.name.raw.clone(), names);
+        }
         self.captures(&mut probes);
         let joins = self.joins();
         let mut windows = self.windows();
@@ -151,20 +158,8 @@ impl Checker<'_> {
         }
         let runs = std::mem::take(&mut self.runs);
         keep_history(&mut windows, &metrics, &tunes, &runs);
-        let name = file.name();
-        let plan = plan::plan(&plan::Parts {
-            rule: &name,
-            roles: &roles,
-            probes: &probes,
-            joins: &joins,
-            windows: &windows,
-            metrics: &metrics,
-            runs: &runs,
-            tunes: &tunes,
-        });
-        self.unused_probes(&plan);
-        Some(CheckedRule {
-            name,
+        let mut rule = CheckedRule {
+            name: file.name(),
             about: file.about.clone(),
             source: file.source.clone(),
             gained: file.gained.clone(),
@@ -179,9 +174,11 @@ impl Checker<'_> {
             metrics,
             runs,
             tunes,
-            plan,
             ..CheckedRule::default()
-        })
+        };
+        rule.plan = plan::plan(&rule);
+        self.unused_probes(&rule.plan);
+        Some(rule)
     }
 
     fn infer(&mut self, place: FormulaPosition) -> Infer<'_> {
@@ -216,17 +213,11 @@ impl Checker<'_> {
     fn name_clashes(&mut self) {
         let file = self.file;
         let mut seen: BTreeMap<&str, (Span, &str)> = BTreeMap::new();
+        let probes = file.probes.iter().filter(|n| !n.implied);
         let sections: [(&str, Vec<&Text>); 6] = [
             ("a parameter", file.parameters.iter().map(|n| &n.name).collect()),
             ("a role", file.roles.iter().map(|n| &n.name).collect()),
-            (
-                "a probe",
-                file.probes
-                    .iter()
-                    .filter(|n| !n.implied)
-                    .map(|n| &n.name)
-                    .collect(),
-            ),
+            ("a probe", probes.map(|n| &n.name).collect()),
             ("a join", file.joins.iter().map(|n| &n.name).collect()),
             ("a window", file.windows.iter().map(|n| &n.name).collect()),
             ("a metric", file.metrics.iter().map(|n| &n.named.name).collect()),
@@ -266,15 +257,11 @@ impl Checker<'_> {
         }
         let mut given: Vec<Named> = Vec::new();
         for named in &file.parameters {
-            match overrides
-                .get(&named.name.raw)
-                .map(|text| parse(&Text::elsewhere(text, named.name.span)))
-            {
+            let name = named.name.clone();
+            let replaced = overrides.get(&name.raw);
+            match replaced.map(|text| parse(&Text::elsewhere(text, name.span))) {
                 None => given.push(named.clone()),
-                Some(Ok(expr)) => given.push(Named {
-                    name: named.name.clone(),
-                    expr,
-                }),
+                Some(Ok(expr)) => given.push(Named { name, expr }),
                 Some(Err(wrong)) => self.wrong.push(wrong),
             }
         }
@@ -298,10 +285,8 @@ impl Checker<'_> {
                 continue;
             }
             if let Some((value, of)) = self.constant(&named.expr) {
-                shown.push((named.name.raw.clone(), show_cell(&Ok(value.clone()), of)));
-                self.names
-                    .parameters
-                    .insert(named.name.raw.clone(), Some((value, of)));
+                shown.push((name.clone(), show_cell(&Ok(value.clone()), of)));
+                self.names.parameters.insert(name.clone(), Some((value, of)));
             }
         }
         shown

@@ -31,8 +31,7 @@ impl Infer<'_> {
             _ => {
                 let message = "only metrics have earlier values";
                 let help = "give it a name under `metrics`";
-                self.report(Diagnostic::wrong("E0134", of.span, message).help(help));
-                None
+                self.report(Diagnostic::wrong("E0134", of.span, message).help(help))
             }
         }
     }
@@ -95,17 +94,15 @@ impl Infer<'_> {
         span: Span,
     ) -> Option<Typed> {
         let (name, _) = self.probe(probe)?;
-        let message = match (unit, &count.node) {
-            (None, Node::Number { .. }) => {
-                format!("these are hits of `{name}`, and `over` with a number alone counts windows")
-            }
-            _ => "this has a value for each hit".to_string(),
-        };
-        let help = match (unit, &count.node) {
-            (None, Node::Number { .. }) => {
-                format!("fold them first, under a name of its own; or count hits: `over {count} {name}`")
-            }
-            _ => "reduce it: `mean(x over …)`".to_string(),
+        let (message, help) = match (unit, &count.node) {
+            (None, Node::Number { .. }) => (
+                format!("these are hits of `{name}`, and `over` with a number alone counts windows"),
+                format!("fold them first, under a name of its own; or count hits: `over {count} {name}`"),
+            ),
+            _ => (
+                "this has a value for each hit".to_string(),
+                "reduce it: `mean(x over …)`".to_string(),
+            ),
         };
         self.report(Diagnostic::wrong("E0134", span, message).help(help))
     }
@@ -123,16 +120,14 @@ impl Infer<'_> {
             if unit != name && unit.strip_suffix('s') != Some(name) {
                 let message = format!("`over` counts the hits that are folded, and these are of `{name}`");
                 let wrong = Diagnostic::wrong("E0134", *place, message);
-                self.report(wrong.help(format!("`over {count} {name}`")));
-                return None;
+                return self.report(wrong.help(format!("`over {count} {name}`")));
             }
             let count_of = self.infer(count)?;
-            let found = integer(&count_of, NEWEST_MAX);
-            if found.is_none() {
+            let Some(found) = integer(&count_of, NEWEST_MAX) else {
                 let message = "`over` is a constant number of hits: an integer of 1 to 1000000";
-                self.refuse("E0145", count.span, message);
-            }
-            return found.map(FoldRange::Newest);
+                return self.refuse("E0145", count.span, message);
+            };
+            return Some(FoldRange::Newest(found));
         }
         let Node::Name(name) = &count.node else {
             self.hits_over(probe, count, unit, span);
@@ -145,14 +140,12 @@ impl Infer<'_> {
                 let home = self.names.window_name(self.home).to_string();
                 let message =
                     format!("the window {home}, in which this is evaluated, does not lie in `{name}`");
-                self.refuse("E0147", count.span, message);
-                None
+                self.refuse("E0147", count.span, message)
             }
             None if name == "run" => Some(FoldRange::Run),
             None => {
                 let message = "`over` is a number of windows or hits, a window around this one, or `run`";
-                self.refuse("E0145", count.span, message);
-                None
+                self.refuse("E0145", count.span, message)
             }
         }
     }

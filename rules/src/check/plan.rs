@@ -4,7 +4,7 @@ use ::plan::{Action, Keyword, Set};
 
 use crate::change::Change;
 use crate::read::{Base, Source};
-use crate::rule::{CheckedProbe, Join, Metric, Role, Run, Trigger, Tune};
+use crate::rule::{CheckedProbe, CheckedRule, Trigger};
 use crate::target::{Site, Target};
 use crate::term::{Statistic, Term, Typed};
 use crate::types::Kind;
@@ -16,66 +16,39 @@ use crate::plan::{
     VariableKind,
 };
 
-/// The inputs of a plan.
-pub(crate) struct Parts<'a> {
-    pub(crate) rule: &'a str,
-    pub(crate) roles: &'a [Role],
-    pub(crate) probes: &'a [CheckedProbe],
-    pub(crate) joins: &'a [Join],
-    pub(crate) windows: &'a [Window],
-    pub(crate) metrics: &'a [Metric],
-    pub(crate) runs: &'a [Run],
-    pub(crate) tunes: &'a [Tune],
-}
-
-pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
+pub(crate) fn plan(rule: &CheckedRule) -> Plan {
     let role_name = |role: usize| {
-        parts
-            .roles
-            .get(role)
-            .map_or(String::new(), |role| role.name.clone())
+        let role = rule.roles.get(role);
+        role.map_or(String::new(), |role| role.name.clone())
     };
+    let windows = rule.windows.iter();
+    let probes = rule.probes.iter();
     let mut plan = Plan {
-        windows: parts
-            .windows
-            .iter()
-            .map(|window| planned_window(window, parts.windows))
+        windows: windows
+            .map(|window| planned_window(window, &rule.windows))
             .collect(),
-        probes: parts
-            .probes
-            .iter()
+        probes: probes
             .map(|probe| planned_probe(probe, role_name(probe.role)))
             .collect(),
-        ..Plan::empty(parts.rule)
+        ..Plan::empty(&rule.name)
     };
-    for join in parts.joins {
+    for join in &rule.joins {
         plan.need_hits(join.of.0);
         plan.need_hits(join.of.1);
     }
-    let formulas = parts.roles.iter().flat_map(|role| &role.conditions);
-    let formulas = formulas.chain(parts.metrics.iter().map(|metric| &metric.value));
-    let formulas = formulas.chain(
-        parts
-            .runs
-            .iter()
-            .flat_map(|run| std::iter::once(&run.of).chain(&run.by)),
-    );
-    formulas
-        .chain(parts.tunes.iter().flat_map(Tune::formulas))
-        .for_each(|formula| plan.need(formula));
-    for boundaries in parts.windows.iter().filter_map(Window::boundaries) {
-        boundaries
-            .begins_at()
-            .into_iter()
-            .for_each(|probe| plan.need_hits(probe));
-        boundaries.to.into_iter().for_each(|probe| plan.need_hits(probe));
-        let conditions = boundaries.complete.iter().map(|(_, condition)| condition);
-        conditions
-            .chain(&boundaries.until)
-            .chain(&boundaries.discard)
-            .for_each(|condition| plan.need(condition));
+    let conditions = rule.roles.iter().flat_map(|role| &role.conditions);
+    let runs = rule
+        .runs
+        .iter()
+        .flat_map(|run| std::iter::once(&run.of).chain(&run.by));
+    let of_windows = (0..rule.windows.len()).flat_map(|place| rule.formulas_of(place));
+    let formulas = conditions.chain(runs).chain(of_windows);
+    formulas.for_each(|formula| plan.need(formula));
+    for boundaries in rule.windows.iter().filter_map(Window::boundaries) {
+        let ends = boundaries.begins_at().into_iter().chain(boundaries.to);
+        ends.for_each(|probe| plan.need_hits(probe));
     }
-    for tune in parts.tunes {
+    for tune in &rule.tunes {
         if let Trigger::Hit { probe, .. } = tune.trigger {
             plan.need_hits(probe);
         }
@@ -84,7 +57,7 @@ pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
         }
     }
     plan.effects = plan.describe();
-    plan.effects.extend(parts.tunes.iter().filter_map(|tune| {
+    plan.effects.extend(rule.tunes.iter().filter_map(|tune| {
         let change = tune.action.as_ref()?;
         Some(effect(change, role_name(change.role)))
     }));

@@ -152,8 +152,7 @@ impl Infer<'_> {
             }
             _ => {
                 let message = "the share of a quantile is a number of 0% to 100%, written out";
-                self.refuse("E0145", share.span, message);
-                None
+                self.refuse("E0145", share.span, message)
             }
         }
     }
@@ -279,14 +278,12 @@ impl Infer<'_> {
             (Reduction::Product, Kind::Number(dimension)) if dimension != Dimension::NONE => {
                 let message = format!("only plain numbers have a product, these are {dimension} each");
                 let help = format!("divide by a unit: `x / ({})`", dimension.as_factor());
-                self.report(Diagnostic::wrong("E0141", of.span, message).help(help));
-                return None;
+                return self.report(Diagnostic::wrong("E0141", of.span, message).help(help));
             }
             (_, Kind::Number(_)) => return Some(single),
             _ => format!("only numbers can be folded, these are {} each", of.of.what()),
         };
-        self.refuse("E0140", of.span, wrong);
-        None
+        self.refuse("E0140", of.span, wrong)
     }
 }
 

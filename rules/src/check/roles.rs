@@ -1,7 +1,7 @@
 //! Roles, and the probes in their processes.
 
-use super::Checker;
 use super::infer::FormulaPosition;
+use super::{Checker, optional};
 use crate::diag::{Diagnostic, Span};
 use crate::file::{ProbeEntry, RoleEntry};
 use crate::lang::text::Text;
@@ -77,10 +77,7 @@ impl Checker<'_> {
             let wrong = Diagnostic::wrong("E0134", entry.function.span, message);
             return self.report(wrong.help("declare it with `span: loop.iteration`"));
         }
-        let to = match &entry.to {
-            Some(to) => Some(self.end_of_span(entry, to)?),
-            None => None,
-        };
+        let to = optional(entry.to.as_ref(), |to| self.end_of_span(entry, to))?;
         Some(CheckedProbe {
             name: entry.name.raw.clone(),
             role: role?,

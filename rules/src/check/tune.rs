@@ -2,7 +2,7 @@
 
 use plan::{Keyword, SyncPoint};
 
-use super::Checker;
+use super::{Checker, optional};
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::file::{GuardEntry, SyncEntry, TuneEntry};
 use crate::guard::Guard;
@@ -95,10 +95,7 @@ impl Checker<'_> {
                 None
             }
         };
-        let action = match action {
-            Some(action) => Some(action?),
-            None => None,
-        };
+        let action = optional(action, |action| action)?;
         let settings = settings?;
         Some(Tune {
             revert_after: entry.while_holds.is_some(),
@@ -144,18 +141,9 @@ impl Checker<'_> {
     }
 
     fn settings(&mut self, entry: &TuneEntry, home: usize) -> Option<TuneSettings> {
-        let expect = match &entry.expect {
-            Some(expr) => Some(self.single(expr, home)?),
-            None => None,
-        };
-        let stale = match &entry.stale {
-            Some(expr) => Some(self.count_of_windows(expr, "stale")?),
-            None => None,
-        };
-        let after = match &entry.after {
-            Some(name) => Some(self.before(entry, name)?),
-            None => None,
-        };
+        let expect = optional(entry.expect.as_ref(), |expr| self.single(expr, home))?;
+        let stale = optional(entry.stale.as_ref(), |expr| self.count_of_windows(expr, "stale"))?;
+        let after = optional(entry.after.as_ref(), |name| self.before(entry, name))?;
         if let Some(window) = &entry.together {
             self.window_named(window)?;
             if let Some(at) = &entry.at {
@@ -164,18 +152,14 @@ impl Checker<'_> {
                 return self.refuse("E0150", at.function.span, message);
             }
         }
-        let at = match &entry.at {
-            Some(at) => Some(self.sync_point(at)?),
-            None => None,
-        };
+        let at = optional(entry.at.as_ref(), |at| self.sync_point(at))?;
         let independent = match &entry.independent {
             Some(expr) => self.independent(expr)?,
             None => false,
         };
-        let initial = match &entry.initial {
-            Some(expr) => Some(self.initial(expr, entry.value.as_ref(), home)?),
-            None => None,
-        };
+        let initial = optional(entry.initial.as_ref(), |expr| {
+            self.initial(expr, entry.value.as_ref(), home)
+        })?;
         Some(TuneSettings {
             initial,
             expect,

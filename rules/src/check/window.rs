@@ -1,7 +1,7 @@
 //! Windows: timed, from hit to hit, and nested. [`super::scope`] determines the window of a formula.
 
-use super::Checker;
 use super::infer::WindowNames;
+use super::{Checker, optional};
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::file::{KeyEntry, WindowEntry};
 use crate::lang::ast::Expr;
@@ -131,10 +131,7 @@ impl Checker<'_> {
     /// Begin and end of instances; their conditions are inferred once the metrics are known.
     fn boundaries(&mut self, place: usize, entry: &WindowEntry) -> Option<Boundaries> {
         let begins: Vec<Option<Begin>> = entry.from.iter().map(|from| self.begin(place, from)).collect();
-        let to = match &entry.to {
-            Some(to) => Some(self.boundary(to)?),
-            None => None,
-        };
+        let to = optional(entry.to.as_ref(), |to| self.boundary(to))?;
         let from = begins.into_iter().collect::<Option<Vec<Begin>>>()?;
         let begins_within = from.len() > 1;
         self.ends(entry, &from)?;
@@ -163,10 +160,9 @@ impl Checker<'_> {
             names.end = to.or(begin.filter(|_| entry.until.is_none()));
             names.keys = keys.clone();
         }
-        let timeout = match &entry.timeout {
-            Some(expr) => Some(self.setting(expr, Dimension::TIME, "timeout")?),
-            None => None,
-        };
+        let timeout = optional(entry.timeout.as_ref(), |expr| {
+            self.setting(expr, Dimension::TIME, "timeout")
+        })?;
         if let (Some(seconds), Some(expr)) = (timeout, &entry.timeout)
             && !(0.0..=3600.0).contains(&seconds)
         {

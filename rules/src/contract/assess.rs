@@ -171,18 +171,11 @@ fn constraints<N: Number>(
     system: &System,
     outside: &BTreeMap<usize, N>,
 ) -> Result<Vec<Constraint<N>>, Unsolved> {
+    let constraint = |column, value, fixed| Constraint { column, value, fixed };
     let mut out: BTreeMap<usize, Constraint<N>> = BTreeMap::new();
     for (stream, value) in outside {
         if let Some(column) = system.column(Feature::Outside { stream: *stream }) {
-            let value = *value;
-            out.insert(
-                column,
-                Constraint {
-                    column,
-                    value,
-                    fixed: true,
-                },
-            );
+            out.insert(column, constraint(column, *value, true));
         }
     }
     for one in &contract.requirements {
@@ -197,14 +190,7 @@ fn constraints<N: Number>(
             return Err(Diagnostic::wrong("E0178", one.span, message).into());
         }
         if known.is_none_or(|known| !known.fixed && known.value.number() < value.number()) {
-            out.insert(
-                column,
-                Constraint {
-                    column,
-                    value,
-                    fixed: false,
-                },
-            );
+            out.insert(column, constraint(column, value, false));
         }
     }
     Ok(out.into_values().collect())

@@ -275,14 +275,7 @@ fn loads_of(
     };
     let mut shared: BTreeMap<usize, f64> = BTreeMap::new();
     for (index, module) in contract.modules.iter().enumerate() {
-        let rates: Vec<f64> = (0..module.computations.len())
-            .map(|computation| {
-                rate(Feature::Activation {
-                    module: index,
-                    computation,
-                })
-            })
-            .collect();
+        let rates = contract.activations(&system, assessment, index);
         match module_use(contract, module, &rates, 0) {
             Ok(None) => {}
             Ok(Some(use_now)) => match own_machine(contract, module) {

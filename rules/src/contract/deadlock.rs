@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::model::{Computation, Contract};
 use super::reduce::{Number, reduce};
 use super::repair::can_be_positive;
-use super::system::{Feature, Origin, System, listed};
+use super::system::{Feature, Origin, System, cycle_through, listed};
 use crate::diag::Diagnostic;
 
 /// Maximum number of joins and of cycles that are tried as the cause.
@@ -102,11 +102,8 @@ fn join(contract: &Contract, system: &System, now: &Steady) -> Option<(crate::di
         let computations = one.computations.iter().enumerate();
         computations.map(move |(computation, it)| (module, computation, it))
     });
-    let joins = joins.filter(|(module, computation, it)| {
-        let column = system.column(Feature::Activation {
-            module: *module,
-            computation: *computation,
-        });
+    let joins = joins.filter(|&(module, computation, it)| {
+        let column = system.column(Feature::Activation { module, computation });
         it.takes.len() > 1 && column.is_some_and(|column| dead.contains(&column))
     });
     for (module, computation, it) in joins.take(TRIED_MAX) {
@@ -134,10 +131,7 @@ fn join_reason(contract: &Contract, module: usize, it: &Computation, stream: usi
         .map(|one| name(*one))
         .collect();
     let module_name = &contract.modules[module].name;
-    let mut rounds = it
-        .takes
-        .iter()
-        .filter_map(|stream| cycle_through(contract, *stream));
+    let mut rounds = it.takes.iter().filter_map(|stream| cycle_of(contract, *stream));
     let round = rounds.find(|modules| modules.contains(&module));
     let round = round.map_or(String::new(), |modules| {
         format!(" (what it sends comes back to it: {})", path(contract, &modules))
@@ -153,7 +147,7 @@ fn join_reason(contract: &Contract, module: usize, it: &Computation, stream: usi
 fn cycle(contract: &Contract, system: &System, now: &Steady) -> Option<(crate::diag::Span, String)> {
     let mut tried = 0;
     for stream in 0..contract.streams.len() {
-        let Some(modules) = cycle_through(contract, stream) else {
+        let Some(modules) = cycle_of(contract, stream) else {
             continue;
         };
         tried += 1;
@@ -180,38 +174,19 @@ fn path(contract: &Contract, modules: &[usize]) -> String {
 }
 
 /// The modules of a shortest cycle through a stream, beginning with its sender.
-fn cycle_through(contract: &Contract, stream: usize) -> Option<Vec<usize>> {
+fn cycle_of(contract: &Contract, stream: usize) -> Option<Vec<usize>> {
     let one = &contract.streams[stream];
-    let next = |module: usize| {
-        let sent = contract
-            .streams
-            .iter()
-            .filter(move |stream| stream.from.contains(&module));
-        sent.flat_map(|stream| stream.to.iter().copied())
+    let sent_by = |module: usize| {
+        let sent = contract.streams.iter();
+        let sent = sent.filter(|stream| stream.from.contains(&module));
+        sent.flat_map(|stream| stream.to.iter().copied()).collect()
     };
-    for &sender in &one.from {
-        let mut before: Vec<Option<usize>> = vec![None; contract.modules.len()];
-        let mut queue: std::collections::VecDeque<usize> = one.to.iter().copied().collect();
-        let mut seen: BTreeSet<usize> = queue.iter().copied().collect();
-        while let Some(module) = queue.pop_front() {
-            if module == sender {
-                let mut modules = vec![module];
-                let mut at = module;
-                while let Some(earlier) = before[at] {
-                    modules.push(earlier);
-                    at = earlier;
-                }
-                // From the sender along the stream: reversed behind the first.
-                modules[1..].reverse();
-                return Some(modules);
-            }
-            for to in next(module) {
-                if seen.insert(to) {
-                    before[to] = Some(module);
-                    queue.push_back(to);
-                }
-            }
-        }
-    }
-    None
+    let mut senders = one.from.iter();
+    senders.find_map(|&sender| {
+        let next = |module: usize| match module == sender {
+            true => one.to.clone(),
+            false => sent_by(module),
+        };
+        cycle_through(contract.modules.len(), sender, next)
+    })
 }

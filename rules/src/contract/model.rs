@@ -8,7 +8,7 @@ use super::points::StatedNumber;
 use crate::diag::Span;
 
 /// A contract: the model of a program, what is required of it, and where it runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Contract {
     pub(crate) name: String,
     pub(crate) streams: Vec<Stream>,

@@ -13,10 +13,6 @@ pub(super) struct Repair {
     pub(super) not_negative: Vec<Vec<f64>>,
 }
 
-/// No values at or above the required ones satisfy the equations.
-#[derive(Debug)]
-pub(super) struct Infeasible;
-
 /// Two raises closer than this, relative to all raises and required values, are the same.
 const SAME: f64 = 1e-6;
 /// Sums of raises may differ by this share: rounding of the solver.
@@ -26,15 +22,15 @@ const SEARCHED_MAX: usize = 32;
 
 impl Repair {
     /// The least raises of the required values, by their sum. If several repairs have the least sum, the others
-    /// that differ most follow the first.
-    pub(super) fn least(&self) -> Result<Vec<Vec<f64>>, Infeasible> {
+    /// that differ most follow the first. `None` if no values at or above the required ones satisfy the equations.
+    pub(super) fn least(&self) -> Option<Vec<Vec<f64>>> {
         let scale = self.required.iter().copied().fold(0.0, f64::max);
         let ones = vec![1.0; self.required.len()];
-        let first = self.solve(&ones, None, scale).ok_or(Infeasible)?;
+        let first = self.solve(&ones, None, scale)?;
         let total: f64 = first.iter().sum();
         let mut found = vec![first];
         if self.required.len() > SEARCHED_MAX {
-            return Ok(found);
+            return Some(found);
         }
         for at in 0..self.required.len() {
             for sign in [1.0, -1.0] {
@@ -51,7 +47,7 @@ impl Repair {
                 found.extend(other.filter(differs));
             }
         }
-        Ok(found)
+        Some(found)
     }
 
     /// Raises that minimise the cost, with a sum of at most `total`.
@@ -63,15 +59,9 @@ impl Repair {
             .map(|(cost, fixed)| problem.add_var(*cost, (0.0, if *fixed { 0.0 } else { f64::INFINITY })))
             .collect();
         let mut constrain = |row: &[f64], operator| {
-            let largest = row
-                .iter()
-                .fold(0.0_f64, |largest, value| largest.max(value.abs()));
-            let scaled: Vec<f64> = row.iter().map(|value| value / largest).collect();
-            let now: f64 = scaled
-                .iter()
-                .zip(&self.required)
-                .map(|(a, c)| a * c / scale)
-                .sum();
+            let scaled = scaled(row);
+            let required = scaled.iter().zip(&self.required);
+            let now: f64 = required.map(|(a, c)| a * c / scale).sum();
             let terms: Vec<(Variable, f64)> = raises.iter().copied().zip(scaled).collect();
             problem.add_constraint(terms.as_slice(), operator, -now);
         };
@@ -104,6 +94,15 @@ impl Repair {
     }
 }
 
+/// A row whose largest coefficient is 1 or -1.
+fn scaled(row: &[f64]) -> Vec<f64> {
+    let largest = row
+        .iter()
+        .map(|value| value.abs())
+        .fold(f64::MIN_POSITIVE, f64::max);
+    row.iter().map(|value| value / largest).collect()
+}
+
 /// The rates that can be above 0, of those given as rows over free variables of any sign, where no rate is
 /// negative. Rates of a cone can be positive together if each of them can.
 pub(super) fn can_be_positive(rows: &[Vec<f64>]) -> Option<Vec<bool>> {
@@ -117,13 +116,7 @@ pub(super) fn can_be_positive(rows: &[Vec<f64>]) -> Option<Vec<bool>> {
     let mut seen: Vec<(Vec<f64>, Variable)> = Vec::new();
     let mut variables = Vec::new();
     for row in rows {
-        let largest = row
-            .iter()
-            .fold(0.0_f64, |largest, value| largest.max(value.abs()));
-        let scaled: Vec<f64> = row
-            .iter()
-            .map(|value| value / largest.max(f64::MIN_POSITIVE))
-            .collect();
+        let scaled = scaled(row);
         if let Some((_, known)) = seen.iter().find(|(known, _)| *known == scaled) {
             variables.push(*known);
             continue;

@@ -102,9 +102,8 @@ pub(super) fn repaired<N: Number>(
         equalities: reduced.relations.iter().map(dense).collect(),
         not_negative,
     };
-    let found = match repair.least() {
-        Ok(found) => found,
-        Err(_) => return Err(infeasible(contract, system, constraints, reduced, repair).into()),
+    let Some(found) = repair.least() else {
+        return Err(infeasible(contract, system, constraints, reduced, repair).into());
     };
     let raised = |raises: &Vec<f64>| -> Values<f64> {
         let raised = constraints.iter().zip(raises);
@@ -115,12 +114,9 @@ pub(super) fn repaired<N: Number>(
     let first = raised(&found[0]);
     let values = constraints.iter().map(|one| {
         let to = first[&one.column];
-        let same = (to - one.value.number()).abs() <= 1e-9 * to.abs();
-        if same {
-            Some((one.column, one.value))
-        } else {
-            Some((one.column, N::near(to)?))
-        }
+        let is_same = (to - one.value.number()).abs() <= 1e-9 * to.abs();
+        let value = if is_same { one.value } else { N::near(to)? };
+        Some((one.column, value))
     });
     let values = values
         .collect::<Option<Values<N>>>()
@@ -172,7 +168,7 @@ fn infeasible<N: Number>(
     for (at, one) in constraints.iter().enumerate().filter(|(_, one)| !one.fixed) {
         // Without the requirement its rate may be anything.
         repair.required[at] = 0.0;
-        if repair.least().is_ok() {
+        if repair.least().is_some() {
             repair.required[at] = one.value.number();
         }
     }

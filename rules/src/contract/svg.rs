@@ -336,13 +336,12 @@ impl Picture<'_> {
         let rates = (0..one.computations.len())
             .filter_map(|computation| self.rate(Feature::Activation { module, computation }));
         let rates: Vec<String> = rates.map(|least| self.beside(&[&one.name], least)).collect();
-        let kind = match (one.kind, &one.workers) {
-            (ModuleKind::Sequential, _) => String::new(),
-            (_, Some(workers)) => workers
-                .count
-                .map_or(String::new(), |count| format!(" \u{d7} {count}")),
-            (_, None) => String::new(),
-        };
+        let workers = one
+            .workers
+            .as_ref()
+            .filter(|_| one.kind != ModuleKind::Sequential);
+        let workers = workers.and_then(|workers| workers.count);
+        let kind = workers.map_or(String::new(), |count| format!(" \u{d7} {count}"));
         let _ = writeln!(
             out,
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"8\"/>\n\

@@ -1,7 +1,7 @@
 //! The linear system of a contract: its performance features, which are rates, and the equations between
 //! them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::exact::Exact;
 use super::model::{Contract, Stream};
@@ -164,14 +164,10 @@ impl System {
         let one = &contract.streams[stream];
         let ends = |modules: &[usize], feature: fn(usize, usize) -> Feature| match modules.is_empty() {
             true => vec![Feature::Outside { stream }],
-            false => modules
-                .iter()
-                .map(|module| feature(*module, stream))
-                .collect::<Vec<_>>(),
+            false => modules.iter().map(|module| feature(*module, stream)).collect(),
         };
-        let sent = ends(&one.from, |module, stream| Feature::Output { module, stream });
-        let received = ends(&one.to, |module, stream| Feature::Input { module, stream });
-        let sent = sent.into_iter().map(|end| (end, integer(1))).collect::<Vec<_>>();
+        let sent: Vec<Feature> = ends(&one.from, |module, stream| Feature::Output { module, stream });
+        let received: Vec<Feature> = ends(&one.to, |module, stream| Feature::Input { module, stream });
         let Some((first, others)) = received.split_first() else {
             return;
         };
@@ -180,7 +176,7 @@ impl System {
         } else {
             &received[..1]
         };
-        let mut terms = sent;
+        let mut terms: Vec<(Feature, Exact)> = sent.iter().map(|end| (*end, integer(1))).collect();
         terms.extend(shared.iter().map(|end| (*end, integer(-1))));
         self.equation(Origin::Stream { stream }, &terms);
         if !one.on_demand {
@@ -239,18 +235,9 @@ impl System {
         let one = &contract.streams[stream];
         // The one end on a side has all items.
         let feature = match (one.from.as_slice(), one.to.as_slice()) {
-            ([module], _) => Some(Feature::Output {
-                module: *module,
-                stream,
-            }),
-            (_, [module]) => Some(Feature::Input {
-                module: *module,
-                stream,
-            }),
-            (_, [module, ..]) if !one.on_demand => Some(Feature::Input {
-                module: *module,
-                stream,
-            }),
+            (&[module], _) => Some(Feature::Output { module, stream }),
+            (_, &[module]) => Some(Feature::Input { module, stream }),
+            (_, &[module, ..]) if !one.on_demand => Some(Feature::Input { module, stream }),
             _ => None,
         };
         feature.and_then(|feature| self.column(feature)).ok_or_else(|| {
@@ -260,18 +247,38 @@ impl System {
     }
 }
 
-/// The feature of a module at its stream `outer`, which is mapped to an open stream of its own contract.
-pub(super) fn end_of_part(module: usize, outer: usize, open: &Stream) -> Feature {
+/// The feature of a module at its stream, which is mapped to an open stream of its own contract.
+pub(super) fn end_of_part(module: usize, stream: usize, open: &Stream) -> Feature {
     match open.from.is_empty() {
-        true => Feature::Input {
-            module,
-            stream: outer,
-        },
-        false => Feature::Output {
-            module,
-            stream: outer,
-        },
+        true => Feature::Input { module, stream },
+        false => Feature::Output { module, stream },
     }
+}
+
+/// The modules of a shortest cycle through one of this number of modules, beginning with it; `next` has those that
+/// follow a module.
+pub(super) fn cycle_through(
+    modules: usize,
+    first: usize,
+    next: impl Fn(usize) -> Vec<usize>,
+) -> Option<Vec<usize>> {
+    let mut before: Vec<Option<usize>> = vec![None; modules];
+    let mut queue = VecDeque::from([first]);
+    let mut seen = BTreeSet::new();
+    while let Some(module) = queue.pop_front() {
+        for next in next(module) {
+            if next == first {
+                let mut cycle: Vec<usize> = std::iter::successors(Some(module), |at| before[*at]).collect();
+                cycle.reverse();
+                return Some(cycle);
+            }
+            if seen.insert(next) {
+                before[next] = Some(module);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
 }
 
 /// The first names, and how many more there are.

@@ -118,6 +118,17 @@ impl DueInstance {
         }
     }
 
+    /// Its instance, if that has closed and has this number. An instance at a hit contains only the hits that arrived
+    /// in order.
+    pub(super) fn closed(&mut self, number: u64) -> Option<&mut Instance> {
+        match self {
+            DueInstance::Closed(closed) => {
+                Some(&mut closed.instance).filter(|instance| instance.frame.number == number)
+            }
+            DueInstance::Hit { .. } => None,
+        }
+    }
+
     pub(super) fn instance(&mut self) -> &mut Instance {
         match self {
             DueInstance::Closed(closed) => &mut closed.instance,
@@ -227,13 +238,8 @@ pub(super) struct Fill<'a> {
 
 impl Fill<'_> {
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
-        // An instance at a hit contains only the hits that arrived in order.
-        let closed = self.due.iter_mut().find_map(|(place, due)| match due {
-            DueInstance::Closed(closed) if *place == window && closed.instance.frame.number == number => {
-                Some(&mut closed.instance)
-            }
-            DueInstance::Closed(_) | DueInstance::Hit { .. } => None,
-        });
+        let mut of_window = self.due.iter_mut().filter(|(place, _)| *place == window);
+        let closed = of_window.find_map(|(_, due)| due.closed(number));
         if closed.is_some() {
             return closed;
         }

@@ -163,6 +163,15 @@ impl Engine {
         }
     }
 
+    fn environment<'a>(&'a self, running: &'a Running) -> InstanceEnvironment<'a> {
+        InstanceEnvironment {
+            rule: &running.rule,
+            roles: &running.roles,
+            ranks: &self.ranks,
+            joined: &self.joined,
+        }
+    }
+
     /// The data of an instance for formulas; `None` if it is left out.
     fn probed_window(
         &mut self,
@@ -172,14 +181,8 @@ impl Engine {
         now: Time,
     ) -> Option<WindowData> {
         closed.instance.merge_partials();
-        let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let running = self.rules.get(id.0)?;
-        let around = InstanceEnvironment {
-            rule: &running.rule,
-            roles: &running.roles,
-            ranks: &ranks,
-            joined: &joined,
-        };
+        let around = self.environment(running);
         let (start, end) = (closed.instance.start(), closed.instance.end().unwrap_or(now));
         let lost = running.stream.lost_between(start, end);
         let (concerned, of_nodes) = self.observers(running);
@@ -216,9 +219,7 @@ impl Engine {
         }
         None
     }
-}
 
-impl Engine {
     /// Evaluates a tune in the middle of an instance, with the values up to a hit.
     fn look_at(
         &mut self,
@@ -228,16 +229,10 @@ impl Engine {
         (time, now): (Time, Time),
         outbox: &mut Outbox<'_>,
     ) {
-        let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let Some(running) = self.rules.get(id.0).filter(|running| running.mode != Mode::Off) else {
             return;
         };
-        let around = InstanceEnvironment {
-            rule: &running.rule,
-            roles: &running.roles,
-            ranks: &ranks,
-            joined: &joined,
-        };
+        let around = self.environment(running);
         let mut data = instance.data(&around);
         self.complete_data(
             running,
@@ -245,7 +240,7 @@ impl Engine {
             (instance.start(), time),
             instance.incomplete.as_deref(),
         );
-        data.duration = Err("it is not over".to_string());
+        data.duration = None;
         let data = running.looking_back(instance.frame.window, data);
         if let Some(running) = self.rules.get_mut(id.0) {
             let metrics = running
@@ -518,7 +513,7 @@ impl Running {
             rule: id,
             window: place,
             index: window.index,
-            duration: window.duration.as_ref().ok().copied(),
+            duration: window.duration.clone().and_then(Result::ok),
             metrics,
         });
         if let Some(last) = self.last.get_mut(place) {

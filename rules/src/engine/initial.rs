@@ -57,11 +57,37 @@ impl Engine {
             .map(|(place, (tune, state))| (place, changes(tune, state)))
             .filter(|(_, changes)| !changes.is_empty())
             .collect();
+        let Some(running) = self.rules.get_mut(rule.0) else {
+            return Vec::new();
+        };
         let mut out = Vec::new();
         for (place, changes) in found {
             self.decisions += 1;
             let id = DecisionId(self.decisions);
-            out.extend(self.given(rule, place, id, changes, gift));
+            let (tune, state) = (&running.rule.tunes[place], &mut running.tunes[place]);
+            let (what, why) = match gift {
+                InitialWrite::Initial => {
+                    state.begin(id, changes.clone());
+                    ("initial", "no window has closed")
+                }
+                InitialWrite::Late => {
+                    state.begin_late(id, changes.clone(), tune);
+                    ("late", "the other processes of its role have it")
+                }
+            };
+            out.push(Output::Decision(Decision {
+                id,
+                rule,
+                rule_name: running.rule.name.clone(),
+                tune: place,
+                because: vec![(what.to_string(), why.to_string())],
+                changes,
+                expect: None,
+                at: tune.at.clone(),
+                together: running.rule.together(tune),
+                again: false,
+                window: None,
+            }));
         }
         out
     }
@@ -81,42 +107,6 @@ impl Engine {
             }
         }
         out
-    }
-
-    fn given(
-        &mut self,
-        rule: RuleId,
-        place: usize,
-        id: DecisionId,
-        changes: Vec<ProcessAction>,
-        gift: InitialWrite,
-    ) -> Option<Output> {
-        let running = self.rules.get_mut(rule.0)?;
-        let tune = running.rule.tunes.get(place)?;
-        let state = running.tunes.get_mut(place)?;
-        let because = match gift {
-            InitialWrite::Initial => {
-                state.begin(id, changes.clone());
-                ("initial", "no window has closed")
-            }
-            InitialWrite::Late => {
-                state.begin_late(id, changes.clone(), tune);
-                ("late", "the other processes of its role have it")
-            }
-        };
-        Some(Output::Decision(Decision {
-            id,
-            rule,
-            rule_name: running.rule.name.clone(),
-            tune: place,
-            because: vec![(because.0.to_string(), because.1.to_string())],
-            changes,
-            expect: None,
-            at: tune.at.clone(),
-            together: running.rule.together(tune),
-            again: false,
-            window: None,
-        }))
     }
 }
 

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::content;
 use super::extent::{Extent, Span};
 use super::stream::Arrived;
 use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
@@ -169,8 +168,14 @@ impl Instance {
                 .collect(),
             around: self.around.clone(),
             own: self.own(),
-            ..content::data(&self.content, self.frame.index, around)
+            index: self.frame.index,
+            duration: Some(Ok(0.0)),
+            roles: around.roles.to_vec(),
+            probe_roles: around.rule.probe_roles(),
+            ranks: around.ranks.clone(),
+            ..WindowData::default()
         }
+        .with(Arc::clone(&self.content))
     }
 
     /// The processes that must begin and end it.
@@ -210,7 +215,7 @@ impl Instance {
         }
         let start = self.start();
         let mut data = self.data(around);
-        data.duration = Err("it is not over".to_string());
+        data.duration = None;
         for (role, condition) in &boundaries.complete {
             let members = around.roles.get(*role).into_iter().flatten();
             let members = members.filter(|process| around.was_there(**process, start));

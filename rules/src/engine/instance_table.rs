@@ -1,6 +1,5 @@
-//! Begin and end of the instances of a keyed window; assigns a hit to its instance. [`super::node`], which
-//! only tests use, gets the table from a coordinator, so that it assigns the hits of its processes as a
-//! single evaluator would.
+//! Begin and end of the instances of a keyed window; assigns a hit to its instance. [`super::node`] gets the
+//! table from a coordinator, so that it assigns the hits of its processes as a single evaluator would.
 
 use std::collections::VecDeque;
 

@@ -2,8 +2,8 @@
 //! hit's instance is known, no order matters.
 //!
 //! Each hit waits until the ordered hits have advanced to its time. Then the instances that had begun or
-//! ended by that time are known, and the hit goes directly into its own instance. [`super::node`], which only
-//! tests use, does the same with the schedule of a coordinator.
+//! ended by that time are known, and the hit goes directly into its own instance. [`super::node`] does the same
+//! with the schedule of a coordinator.
 
 use std::collections::BTreeMap;
 
@@ -59,11 +59,7 @@ impl ByKey {
 
 /// The windows of a probe whose hits need no order.
 fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
-    if rule
-        .joins
-        .iter()
-        .any(|join| join.of.0 == probe || join.of.1 == probe)
-    {
+    if rule.is_paired(probe) {
         return None;
     }
     let mut out = Vec::new();

@@ -8,12 +8,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::node::{Partial, Report, Schedule, Scheduled};
-use super::output::{Dropped, Observation};
-use super::relay::Reports;
+use super::output::Observation;
 use super::timed_part::{TimedNumbers, TimedPart};
 use crate::eval::partial::{Content, ContentPart};
-use crate::ids::RuleId;
-use crate::value::{Machine, Scalar, Time};
+use crate::value::Scalar;
 
 /// The longest message, in bytes.
 pub const MESSAGE_MAX: usize = 4 << 20;
@@ -22,7 +20,7 @@ const ITEM_MAX: usize = 1 << 20;
 /// The most memory that the items of a message may need, in bytes.
 const MEMORY_MAX: usize = 64 << 20;
 /// The format of messages. A change of any type in them is another format.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 /// Why a message cannot be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +46,6 @@ pub enum MessageError {
 enum MessageKind {
     Report = 1,
     Schedule = 2,
-    Reports = 3,
 }
 
 impl MessageKind {
@@ -56,35 +53,11 @@ impl MessageKind {
         match self {
             MessageKind::Report => "report",
             MessageKind::Schedule => "schedule",
-            MessageKind::Reports => "list of reports",
         }
     }
 }
 
-/// The first item of a report: all but its observations and the contents of its partials.
-#[derive(Serialize, Deserialize)]
-struct ReportHead {
-    node: Machine,
-    incarnation: u64,
-    sequence: u64,
-    observed: Option<(Time, Time)>,
-    settled: Vec<Option<Time>>,
-    dropped: Vec<Dropped>,
-    incomplete: Vec<(RuleId, usize, u64, String)>,
-    late: Vec<(RuleId, Time)>,
-    observations: usize,
-    partials: Vec<PartialHead>,
-    parts: Vec<ContentHead>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct PartialHead {
-    rule: RuleId,
-    window: usize,
-    index: u64,
-    content: ContentHead,
-}
-
+/// A content in the first item of a message; its parts are items behind it.
 #[derive(Serialize, Deserialize)]
 struct ContentHead {
     hits: u64,
@@ -110,7 +83,25 @@ impl Report {
     /// refuses.
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
         let mut writer = MessageWriter::new(MessageKind::Report);
-        writer.put_report(self)?;
+        let partials = self.partials.iter();
+        let partials: Vec<(&Partial, ContentHead)> = partials
+            .map(|partial| (partial, ContentHead::of(&partial.content)))
+            .collect();
+        let parts = self.parts.iter().map(|part| ContentHead::of(&part.content));
+        let parts: Vec<ContentHead> = parts.collect();
+        writer.put(&(self, self.observations.len(), partials, parts))?;
+        for observation in &self.observations {
+            writer.put_counted(observation, Some(bytes_of(observation)))?;
+        }
+        for part in self.partials.iter().flat_map(|partial| partial.content.parts()) {
+            writer.put_counted(&part, part.bytes())?;
+        }
+        for part in &self.parts {
+            writer.put_counted(&part.numbers, Some(part.numbers.bytes()))?;
+            for part in part.content.parts() {
+                writer.put_counted(&part, part.bytes())?;
+            }
+        }
         Ok(writer.bytes)
     }
 
@@ -120,47 +111,24 @@ impl Report {
     /// If the message is too long, of another format or kind, broken, or needs too much memory.
     pub fn decode(message: &[u8]) -> Result<Report, MessageError> {
         let mut reader = MessageReader::new(message, MessageKind::Report)?;
-        let report = reader.take_report()?;
+        type Head = (Report, usize, Vec<(Partial, ContentHead)>, Vec<ContentHead>);
+        let (mut report, observations, partials, parts): Head = reader.take()?;
+        for _ in 0..observations {
+            let observation = reader.take_counted(|observation| Some(bytes_of(observation)))?;
+            report.observations.push(observation);
+        }
+        for (partial, head) in partials {
+            let content = reader.take_content(&head)?;
+            report.partials.push(Partial { content, ..partial });
+        }
+        for head in parts {
+            report.parts.push(TimedPart {
+                numbers: reader.take_counted(|numbers: &TimedNumbers| Some(numbers.bytes()))?,
+                content: reader.take_content(&head)?,
+            });
+        }
         reader.end()?;
         Ok(report)
-    }
-}
-
-impl Reports {
-    /// As few messages as have room for all reports.
-    ///
-    /// # Errors
-    /// If a report alone is refused, as by [`Report::encode`].
-    pub fn encode(&self) -> Result<Vec<Vec<u8>>, MessageError> {
-        let mut messages = Vec::new();
-        let mut writer = MessageWriter::new(MessageKind::Reports);
-        let mut is_empty = true;
-        for report in self.iter() {
-            let (bytes, memory) = (writer.bytes.len(), writer.memory);
-            if writer.put_report(report).is_err() {
-                writer.bytes.truncate(bytes);
-                writer.memory = memory;
-                let full = std::mem::replace(&mut writer, MessageWriter::new(MessageKind::Reports));
-                messages.extend((!is_empty).then_some(full.bytes));
-                writer.put_report(report)?;
-            }
-            is_empty = false;
-        }
-        messages.extend((!is_empty).then_some(writer.bytes));
-        Ok(messages)
-    }
-
-    /// The reports of a message.
-    ///
-    /// # Errors
-    /// As [`Report::decode`].
-    pub fn decode(message: &[u8]) -> Result<Reports, MessageError> {
-        let mut reader = MessageReader::new(message, MessageKind::Reports)?;
-        let mut reports = Reports::default();
-        while !reader.rest.is_empty() {
-            reports.add(reader.take_report()?);
-        }
-        Ok(reports)
     }
 }
 
@@ -171,7 +139,7 @@ impl Schedule {
     /// As [`Report::encode`].
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
         let mut writer = MessageWriter::new(MessageKind::Schedule);
-        writer.put(&(&self.acknowledged, self.rules.len()))?;
+        writer.put(&self.rules.len())?;
         for rule in &self.rules {
             writer.put_counted(rule, Some(rule.bytes()))?;
         }
@@ -184,12 +152,8 @@ impl Schedule {
     /// As [`Report::decode`].
     pub fn decode(message: &[u8]) -> Result<Schedule, MessageError> {
         let mut reader = MessageReader::new(message, MessageKind::Schedule)?;
-        let (acknowledged, rules): (_, usize) = reader.take()?;
-        let mut schedule = Schedule {
-            acknowledged,
-            ..Schedule::default()
-        };
-        for _ in 0..rules {
+        let mut schedule = Schedule::default();
+        for _ in 0..reader.take::<usize>()? {
             schedule
                 .rules
                 .push(reader.take_counted(|rule: &Scheduled| Some(rule.bytes()))?);
@@ -245,45 +209,6 @@ impl MessageWriter {
         let bytes = self.bytes.len();
         if bytes > MESSAGE_MAX || bytes - before > ITEM_MAX {
             return Err(MessageError::TooLong { bytes });
-        }
-        Ok(())
-    }
-
-    fn put_report(&mut self, report: &Report) -> Result<(), MessageError> {
-        let head = |partial: &Partial| PartialHead {
-            rule: partial.rule,
-            window: partial.window,
-            index: partial.index,
-            content: ContentHead::of(&partial.content),
-        };
-        self.put(&ReportHead {
-            node: report.node,
-            incarnation: report.incarnation,
-            sequence: report.sequence,
-            observed: report.observed,
-            settled: report.settled.clone(),
-            dropped: report.dropped.clone(),
-            incomplete: report.incomplete.clone(),
-            late: report.late.clone(),
-            observations: report.observations.len(),
-            partials: report.partials.iter().map(head).collect(),
-            parts: report
-                .parts
-                .iter()
-                .map(|part| ContentHead::of(&part.content))
-                .collect(),
-        })?;
-        for observation in &report.observations {
-            self.put_counted(observation, Some(bytes_of(observation)))?;
-        }
-        for part in report.partials.iter().flat_map(|partial| partial.content.parts()) {
-            self.put_counted(&part, part.bytes())?;
-        }
-        for part in &report.parts {
-            self.put_counted(&part.numbers, Some(part.numbers.bytes()))?;
-            for part in part.content.parts() {
-                self.put_counted(&part, part.bytes())?;
-            }
         }
         Ok(())
     }
@@ -352,40 +277,6 @@ impl<'m> MessageReader<'m> {
             return Err(MessageError::TooLarge);
         }
         Ok(item)
-    }
-
-    fn take_report(&mut self) -> Result<Report, MessageError> {
-        let head: ReportHead = self.take()?;
-        let mut report = Report {
-            node: head.node,
-            incarnation: head.incarnation,
-            sequence: head.sequence,
-            observed: head.observed,
-            settled: head.settled,
-            dropped: head.dropped,
-            incomplete: head.incomplete,
-            late: head.late,
-            ..Report::default()
-        };
-        for _ in 0..head.observations {
-            let observation = self.take_counted(|observation| Some(bytes_of(observation)))?;
-            report.observations.push(observation);
-        }
-        for partial in head.partials {
-            report.partials.push(Partial {
-                rule: partial.rule,
-                window: partial.window,
-                index: partial.index,
-                content: self.take_content(&partial.content)?,
-            });
-        }
-        for head in head.parts {
-            report.parts.push(TimedPart {
-                numbers: self.take_counted(|numbers: &TimedNumbers| Some(numbers.bytes()))?,
-                content: self.take_content(&head)?,
-            });
-        }
-        Ok(report)
     }
 
     fn take_content(&mut self, head: &ContentHead) -> Result<Content, MessageError> {

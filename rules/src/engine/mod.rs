@@ -10,7 +10,6 @@
 mod advance;
 mod capture;
 mod close;
-mod content;
 mod decide;
 mod extent;
 mod hit_placement;
@@ -32,7 +31,6 @@ mod phase;
 mod placement;
 mod planned_sums;
 mod processes;
-mod relay;
 mod remote;
 mod samples;
 mod series;
@@ -71,7 +69,6 @@ pub use output::{
 };
 use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};
-pub use relay::Reports;
 use remote::Remote;
 use samples::Samples;
 use stream::Stream;
@@ -102,7 +99,7 @@ pub struct Engine {
     /// Those of `joined` that are on no node.
     alone: Arc<BTreeMap<ProcessId, Time>>,
     ranks: Arc<BTreeMap<ProcessId, u32>>,
-    /// The nodes that pass in partial results. Empty except in tests: node agents are not built.
+    /// The nodes that pass in partial results; none in a session on one machine.
     nodes: BTreeMap<Machine, Remote>,
     samples: Samples,
     variables: Arc<Variables>,

@@ -25,7 +25,6 @@ use super::capture::Captures;
 use super::instance_table::{Entry, InstanceTable};
 use super::keyed_intake::{ByKey, Instances, KeyedIntake};
 use super::output::{Dropped, Observation};
-use super::relay::Acknowledged;
 use super::samples::Samples;
 use super::stream::Arrived;
 use super::timed::TimedEntry;
@@ -36,9 +35,8 @@ use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
-use crate::measure::Measure;
 use crate::rule::CheckedRule;
-use crate::value::{Key, Machine, ProcessId, Reads, Subject, Time};
+use crate::value::{Key, Machine, ProcessId, Subject, Time};
 
 /// Evaluates the parts of rules that can be evaluated on the node of the processes.
 #[derive(Clone, Debug, Default)]
@@ -85,8 +83,8 @@ struct Kept {
     incomplete: Vec<(usize, u64, String)>,
 }
 
-/// The message of a node to the coordinator, as plain data.
-#[derive(Clone, Debug, PartialEq, Default)]
+/// The message of a node to the coordinator, as plain data. What serde skips are further items of the message.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
     pub node: Machine,
     /// Distinguishes the agent of the node from earlier ones: the greater is the newer.
@@ -97,10 +95,13 @@ pub struct Report {
     /// `None` without processes.
     pub observed: Option<(Time, Time)>,
     /// In the order in which the node got them.
+    #[serde(skip)]
     pub observations: Vec<Observation>,
     /// Aggregates of the hits since the last report.
+    #[serde(skip)]
     pub partials: Vec<Partial>,
     /// Its parts of windows of a length.
+    #[serde(skip)]
     pub(super) parts: Vec<TimedPart>,
     /// For each rule, the time up to which the hits that the node folds have been placed.
     pub settled: Vec<Option<Time>>,
@@ -111,12 +112,13 @@ pub struct Report {
 }
 
 /// A node's aggregates for one instance of a window.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Partial {
     pub rule: RuleId,
     /// The window's index in the file.
     pub window: usize,
     pub index: u64,
+    #[serde(skip)]
     pub(super) content: Content,
 }
 
@@ -127,10 +129,9 @@ impl Partial {
     }
 }
 
-/// The message of the coordinator to its nodes: which reports it has, and which instances began and ended.
+/// The message of the coordinator to its nodes: which instances began and ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
-    pub(super) acknowledged: Vec<Acknowledged>,
     pub(super) rules: Vec<Scheduled>,
 }
 
@@ -237,60 +238,36 @@ impl Node {
 
     /// Takes a measurement of this node or of one of its processes.
     pub fn observe(&mut self, observation: Observation) {
-        match observation {
-            Observation::Hit {
-                rule: RuleId(rule),
-                probe: ProbeId(probe),
-                ..
-            } => self.hit(rule, probe, observation),
+        let is_passed = match &observation {
+            Observation::Hit { rule, probe, .. } => return self.hit(rule.0, probe.0, observation),
             Observation::Watermark { process, time } => {
-                let known = self.watermarks.entry(process).or_insert(time);
-                *known = (*known).max(time);
+                let known = self.watermarks.entry(*process).or_insert(*time);
+                *known = (*known).max(*time);
+                return;
             }
-            Observation::ProbeTotals {
-                rule,
-                probe,
-                process,
-                time,
-                count,
-                duration_sum_ns,
-            } => {
-                let totals = (count, duration_sum_ns);
-                self.samples.totals((rule, probe, process), time, totals);
+            Observation::ProbeTotals { rule, probe, .. } => {
+                self.samples.observe(&observation);
                 let local = self.rules.get(rule.0);
-                if local.is_some_and(|local| local.timed.passes_hits.get(probe.0) == Some(&true)) {
-                    self.observations.push(observation);
-                }
+                local.is_some_and(|local| local.timed.passes_hits.get(probe.0) == Some(&true))
             }
+            // Of the measurements of processes, the coordinator needs some.
             Observation::Counter {
-                of: of @ Subject::Process(_),
+                of: Subject::Process(_),
                 measure,
-                time,
-                total,
+                ..
+            }
+            | Observation::Gauge {
+                of: Subject::Process(_),
+                measure,
+                ..
             } => {
-                self.samples.counter(of, measure, time, total);
-                self.pass_on(measure, observation);
+                self.samples.observe(&observation);
+                let mut rules = self.rules.iter();
+                rules.any(|local| local.timed.passed.contains(measure))
             }
-            Observation::Gauge {
-                of: of @ Subject::Process(_),
-                measure,
-                time,
-                value,
-            } if value.is_finite() => {
-                self.samples.gauge(of, measure, time, value);
-                self.pass_on(measure, observation);
-            }
-            other => self.observations.push(other),
-        }
-    }
-
-    /// Passes on a measurement of a process that the coordinator needs.
-    fn pass_on(&mut self, measure: Measure, observation: Observation) {
-        if self
-            .rules
-            .iter()
-            .any(|local| local.timed.passed.contains(&measure))
-        {
+            _ => true,
+        };
+        if is_passed {
             self.observations.push(observation);
         }
     }
@@ -315,15 +292,16 @@ impl Node {
         if !by_key && is_passed {
             return;
         }
-        let Some(arrived) = local.arrived(probe, known, observation) else {
+        let captures = local.captures.get(probe);
+        let Some(hit) = captures.and_then(|captures| known.hit(captures, observation)) else {
             return;
         };
         if !is_passed && local.timed.has_windows() {
             self.samples
-                .hit((RuleId(rule), ProbeId(probe), process), arrived.hit.clone());
+                .hit((RuleId(rule), ProbeId(probe), process), hit.clone());
         }
         if by_key {
-            local.take(watermark, arrived);
+            local.take(watermark, Arrived { probe, hit });
         }
     }
 
@@ -428,34 +406,6 @@ impl Local {
             rule: Arc::new(rule.clone()),
             ..Local::default()
         }
-    }
-
-    fn arrived(&self, probe: usize, known: &Process, observation: Observation) -> Option<Arrived> {
-        let Observation::Hit {
-            process,
-            thread,
-            time,
-            duration_ns,
-            captures,
-            ..
-        } = observation
-        else {
-            return None;
-        };
-        let captures = self
-            .captures
-            .get(probe)
-            .map_or_else(Reads::new, |made| made.made(captures));
-        let hit = Hit {
-            time,
-            process,
-            rank: known.facts.rank,
-            host: known.host.clone(),
-            thread,
-            duration_ns,
-            captures,
-        };
-        Some(Arrived { probe, hit })
     }
 
     /// The time up to which its hits have been placed. Those of windows of a length need no place.

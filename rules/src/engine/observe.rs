@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::advance::Awaiting;
+use super::capture::Captures;
 use super::instance::HITS_LOST;
 use super::join::Joiner;
 use super::output::Observation;
 use super::stream::Arrived;
-use super::{Engine, Open, Running};
+use super::{Engine, Open, Process, Running};
 use crate::eval::partial::Room;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
@@ -72,7 +73,7 @@ impl Engine {
                 time,
                 value,
             } => Arc::make_mut(&mut self.variables).observe(process, name, (time, value)),
-            sampled => self.sample(sampled),
+            sampled => self.samples.observe(&sampled),
         }
     }
 
@@ -105,52 +106,14 @@ impl Engine {
         }
     }
 
-    /// Stores a measurement until a window needs it.
-    fn sample(&mut self, observation: Observation) {
-        match observation {
-            Observation::Counter {
-                of,
-                measure,
-                time,
-                total,
-            } => self.samples.counter(of, measure, time, total),
-            Observation::CallCounter {
-                process,
-                measure,
-                call,
-                time,
-                total,
-            } => self.samples.call((process, measure), &call, time, total),
-            Observation::Gauge {
-                of,
-                measure,
-                time,
-                value,
-            } if value.is_finite() => self.samples.gauge(of, measure, time, value),
-            Observation::ProbeTotals {
-                rule,
-                probe,
-                process,
-                time,
-                count,
-                duration_sum_ns,
-            } => self
-                .samples
-                .totals((rule, probe, process), time, (count, duration_sum_ns)),
-            _ => {}
-        }
-    }
-
     /// Dispatches a hit to the windows of its rule.
     fn hit(&mut self, hit: Observation, elsewhere: bool) {
         let Observation::Hit {
             rule,
             probe,
             process,
-            thread,
             time,
-            duration_ns,
-            captures,
+            ..
         } = hit
         else {
             return;
@@ -165,14 +128,8 @@ impl Engine {
         if let Some(was_hit) = running.was_hit.get_mut(probe.0) {
             *was_hit = true;
         }
-        let hit = Hit {
-            time,
-            process,
-            rank: known.facts.rank,
-            host: known.host.clone(),
-            thread,
-            duration_ns,
-            captures: made.made(captures),
+        let Some(hit) = known.hit(made, hit) else {
+            return;
         };
         // A node folds the hits of windows of a length, unless a fold needs all of them.
         let is_sample = !elsewhere || running.timed_plan.passes_hits.get(probe.0) == Some(&true);
@@ -182,6 +139,32 @@ impl Engine {
         if running.probed {
             running.take(probe.0, hit, elsewhere, room);
         }
+    }
+}
+
+impl Process {
+    /// A hit in this process, with its captures.
+    pub(super) fn hit(&self, captures: &Captures, observation: Observation) -> Option<Hit> {
+        let Observation::Hit {
+            process,
+            thread,
+            time,
+            duration_ns,
+            captures: reads,
+            ..
+        } = observation
+        else {
+            return None;
+        };
+        Some(Hit {
+            time,
+            process,
+            rank: self.facts.rank,
+            host: self.host.clone(),
+            thread,
+            duration_ns,
+            captures: captures.made(reads),
+        })
     }
 }
 

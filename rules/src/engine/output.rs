@@ -301,75 +301,62 @@ pub struct LeftOut {
     pub count: u64,
 }
 
-fn left_out<const N: usize>(all: [(&'static str, &'static str, u64); N]) -> Vec<LeftOut> {
-    let all = all
-        .into_iter()
-        .map(|(reason, words, count)| LeftOut { reason, words, count });
-    all.filter(|one| one.count > 0).collect()
-}
+/// A count of what is left out, with its reason and a text for display.
+type DroppedCount = (&'static str, &'static str, fn(&mut Dropped) -> &mut u64);
+
+const OF_WINDOWS: [DroppedCount; 3] = [
+    ("partial", "not complete", |of| &mut of.partial),
+    (
+        "discarded",
+        "discarded: `discard` of the rule was true or had no value",
+        |of| &mut of.discarded,
+    ),
+    ("skipped", "skipped, as the first are", |of| &mut of.skipped),
+];
+
+const OF_HITS: [DroppedCount; 8] = [
+    ("late", "late", |of| &mut of.late),
+    ("duplicate", "delivered twice", |of| &mut of.duplicate),
+    ("outside", "before, between or after windows", |of| {
+        &mut of.outside
+    }),
+    ("unplaced", "without the key of a window", |of| &mut of.unplaced),
+    ("overflow", "beyond what there is room for", |of| &mut of.overflow),
+    ("outdated", "reported late by an agent that was replaced", |of| {
+        &mut of.outdated
+    }),
+    ("foreign", "reported by a node that is not theirs", |of| {
+        &mut of.foreign
+    }),
+    ("straddling", "across the boundary of a window", |of| {
+        &mut of.straddling
+    }),
+];
 
 impl Dropped {
     /// Windows that were not evaluated, or have no values of hits.
     pub fn windows(&self) -> Vec<LeftOut> {
-        left_out([
-            ("partial", "not complete", self.partial),
-            (
-                "discarded",
-                "discarded: `discard` of the rule was true or had no value",
-                self.discarded,
-            ),
-            ("skipped", "skipped, as the first are", self.skipped),
-        ])
+        self.left_out(&OF_WINDOWS)
     }
 
     /// Hits that were counted in no window.
     pub fn hits(&self) -> Vec<LeftOut> {
-        left_out([
-            ("late", "late", self.late),
-            ("duplicate", "delivered twice", self.duplicate),
-            ("outside", "before, between or after windows", self.outside),
-            ("unplaced", "without the key of a window", self.unplaced),
-            ("overflow", "beyond what there is room for", self.overflow),
-            (
-                "outdated",
-                "reported late by an agent that was replaced",
-                self.outdated,
-            ),
-            ("foreign", "reported by a node that is not theirs", self.foreign),
-            ("straddling", "across the boundary of a window", self.straddling),
-        ])
+        self.left_out(&OF_HITS)
     }
 
-    /// Adds the counts of `other`.
-    pub(super) fn add(&mut self, other: &Dropped) {
-        let Dropped {
-            late,
-            duplicate,
-            outside,
-            unplaced,
-            overflow,
-            outdated,
-            foreign,
-            straddling,
-            skipped,
-            discarded,
-            partial,
-        } = self;
-        for (count, more) in [
-            (late, other.late),
-            (duplicate, other.duplicate),
-            (outside, other.outside),
-            (unplaced, other.unplaced),
-            (overflow, other.overflow),
-            (outdated, other.outdated),
-            (foreign, other.foreign),
-            (straddling, other.straddling),
-            (skipped, other.skipped),
-            (discarded, other.discarded),
-            (partial, other.partial),
-        ] {
-            // The counts may be those of another machine.
-            *count = count.saturating_add(more);
+    fn left_out(mut self, all: &[DroppedCount]) -> Vec<LeftOut> {
+        let one = |(reason, words, count): &DroppedCount| LeftOut {
+            reason,
+            words,
+            count: *count(&mut self),
+        };
+        all.iter().map(one).filter(|one| one.count > 0).collect()
+    }
+
+    /// Adds the counts of `other`, which may be those of another machine.
+    pub(super) fn add(&mut self, mut other: Dropped) {
+        for (_, _, count) in OF_WINDOWS.iter().chain(&OF_HITS) {
+            *count(self) = count(self).saturating_add(*count(&mut other));
         }
     }
 }

@@ -51,12 +51,7 @@ impl CheckedRule {
             }
         }
     }
-}
 
-/// Why a fold that could be computed nearer to its hits is not.
-const OTHERS: &str = "another formula needs each of the same hits";
-
-impl CheckedRule {
     /// The placement of each fold of hits, in the order of windows and formulas.
     pub fn placements(&self) -> Vec<PlacedFold> {
         let by_key = ByKey::of(self);
@@ -156,3 +151,6 @@ impl CheckedRule {
         out
     }
 }
+
+/// Why a fold that could be computed nearer to its hits is not.
+const OTHERS: &str = "another formula needs each of the same hits";

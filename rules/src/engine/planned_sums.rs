@@ -48,6 +48,11 @@ impl CheckedRule {
         places.any(|place| self.may_close_with(place) || self.is_trigger(place))
     }
 
+    pub(super) fn is_paired(&self, probe: usize) -> bool {
+        let mut joins = self.joins.iter();
+        joins.any(|join| join.of.0 == probe || join.of.1 == probe)
+    }
+
     fn is_trigger(&self, probe: usize) -> bool {
         let mut triggers = self.tunes.iter().map(|tune| tune.trigger);
         triggers.any(|trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe))
@@ -90,11 +95,7 @@ impl CheckedRule {
         if self.is_of_time(probe) {
             return Err("its hits are those between the totals at both ends of the window");
         }
-        if self
-            .joins
-            .iter()
-            .any(|join| join.of.0 == probe || join.of.1 == probe)
-        {
+        if self.is_paired(probe) {
             return Err("its hits are paired");
         }
         if self.is_trigger(probe) {

@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::advance::DueInstance;
 use super::instance::{HITS_LOST, Instance};
 use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::Observation;
-use super::relay::Acknowledged;
 use super::timed::AwaitedWindow;
 use super::{Engine, Open, Running};
 use crate::ids::RuleId;
@@ -25,9 +23,9 @@ const RESTARTED: &str = "an agent was restarted in it";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remote {
     /// The newest agent of the node that reported.
-    pub(super) incarnation: Option<u64>,
+    incarnation: Option<u64>,
     /// The number of its next report.
-    pub(super) next: u64,
+    next: u64,
     /// Reports that arrived out of order.
     early: BTreeMap<u64, Report>,
     /// For each rule, the time up to which the hits that the node folds have been placed.
@@ -195,7 +193,7 @@ impl Engine {
                 running.mark_incomplete(time, "a hit came late");
             }
         }
-        for (running, dropped) in self.rules.iter_mut().zip(&report.dropped) {
+        for (running, dropped) in self.rules.iter_mut().zip(report.dropped) {
             running.stream.dropped.add(dropped);
         }
     }
@@ -251,11 +249,7 @@ impl Engine {
                 timed: running.awaited_windows.iter().map(AwaitedWindow::entry).collect(),
             }
         };
-        let acknowledged = self.nodes.iter();
         Schedule {
-            acknowledged: acknowledged
-                .filter_map(|(node, remote)| Acknowledged::of(*node, remote))
-                .collect(),
             rules: self.rules.iter().enumerate().map(rule).collect(),
         }
     }
@@ -279,17 +273,8 @@ impl Engine {
 impl Running {
     /// An instance that was not evaluated yet.
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
-        let closed = self
-            .awaiting
-            .iter_mut()
-            .find_map(|awaiting| match &mut awaiting.due {
-                DueInstance::Closed(closed)
-                    if awaiting.place == window && closed.instance.frame.number == number =>
-                {
-                    Some(&mut closed.instance)
-                }
-                DueInstance::Closed(_) | DueInstance::Hit { .. } => None,
-            });
+        let mut of_window = self.awaiting.iter_mut().filter(|due| due.place == window);
+        let closed = of_window.find_map(|awaiting| awaiting.due.closed(number));
         if closed.is_some() {
             return closed;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::output::Observation;
 use super::series::{Calls, Names, Series, scale};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
@@ -40,17 +41,45 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    pub(crate) fn counter(&mut self, of: Subject, measure: Measure, time: Time, total: u64) {
+    /// Stores a measurement; other observations are ignored.
+    pub(crate) fn observe(&mut self, observation: &Observation) {
+        match *observation {
+            Observation::Counter {
+                of,
+                measure,
+                time,
+                total,
+            } => self.counter(of, measure, time, total),
+            Observation::CallCounter {
+                process,
+                measure,
+                ref call,
+                time,
+                total,
+            } => self.call((process, measure), call, time, total),
+            Observation::Gauge {
+                of,
+                measure,
+                time,
+                value,
+            } if value.is_finite() => self.gauge(of, measure, time, value),
+            Observation::ProbeTotals {
+                rule,
+                probe,
+                process,
+                time,
+                count,
+                duration_sum_ns,
+            } => self.totals((rule, probe, process), time, (count, duration_sum_ns)),
+            _ => {}
+        }
+    }
+
+    fn counter(&mut self, of: Subject, measure: Measure, time: Time, total: u64) {
         self.counters.entry((of, measure)).or_default().push(time, total);
     }
 
-    pub(crate) fn call(
-        &mut self,
-        (process, measure): (ProcessId, Measure),
-        call: &str,
-        time: Time,
-        total: u64,
-    ) {
+    fn call(&mut self, (process, measure): (ProcessId, Measure), call: &str, time: Time, total: u64) {
         let calls = self.calls.entry(process).or_default().entry(measure).or_default();
         calls.call(&mut self.names, call, time, total);
     }
@@ -64,11 +93,11 @@ impl Samples {
         calls.for_each(|calls| calls.observed.push(time, ()));
     }
 
-    pub(crate) fn gauge(&mut self, of: Subject, measure: Measure, time: Time, value: f64) {
+    fn gauge(&mut self, of: Subject, measure: Measure, time: Time, value: f64) {
         self.gauges.entry((of, measure)).or_default().push(time, value);
     }
 
-    pub(crate) fn totals(
+    fn totals(
         &mut self,
         (rule, probe, process): (RuleId, ProbeId, ProcessId),
         time: Time,
@@ -139,8 +168,7 @@ impl Samples {
     ) -> Result<f64, &'static str> {
         let series = self.counters.get(&(of, measure)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.ends(start, end)?;
-        let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
-        Ok(change as f64 * scale(first, last, start, end))
+        Ok(grown(before, after)? as f64 * scale(first, last, start, end))
     }
 
     /// The changes of a counter within the window for each MPI function that the process called.
@@ -199,11 +227,7 @@ impl Samples {
     ) -> Result<Vec<&Hit>, WhyMissing> {
         let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
-        let counted = after
-            .0
-            .checked_sub(before.0)
-            .ok_or("ran backwards in the window")?;
-        series.within(first, last, counted)
+        series.within(first, last, grown(before.0, after.0)?)
     }
 
     /// The hits of a probe within the window, between the totals that are nearest to its boundaries: a count
@@ -216,25 +240,20 @@ impl Samples {
     ) -> Result<HitsInWindow, WhyMissing> {
         let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
-        let counted = after
-            .0
-            .checked_sub(before.0)
-            .ok_or("ran backwards in the window")?;
-        let nanoseconds = after
-            .1
-            .checked_sub(before.1)
-            .ok_or("ran backwards in the window")?;
-        let ends = if each {
-            series.ends_of_hits(first, last, counted)?
-        } else {
-            None
-        };
+        let count = grown(before.0, after.0)?;
         Ok(HitsInWindow {
-            count: counted,
-            sum_ns: nanoseconds,
-            ends,
+            count,
+            sum_ns: grown(before.1, after.1)?,
+            ends: match each {
+                true => series.ends_of_hits(first, last, count)?,
+                false => None,
+            },
         })
     }
+}
+
+fn grown(before: u64, after: u64) -> Result<u64, &'static str> {
+    after.checked_sub(before).ok_or("ran backwards in the window")
 }
 
 impl ProbeSeries {
@@ -357,28 +376,6 @@ mod tests {
             Err("was observed over less than half of the window")
         );
         assert_eq!(change(&[(500, 9), (1000, 1)]), Err("ran backwards in the window"));
-    }
-
-    #[test]
-    fn a_lost_hit_is_noticed_by_the_totals() {
-        let of = (RuleId(0), ProbeId(0), ProcessId(1));
-        let mut store = Samples::default();
-        store.totals(of, Time(500 * MS), (3, 30));
-        store.hit(of, hit(600, 7));
-        store.hit(of, hit(700, 9));
-        store.totals(of, Time(1000 * MS), (5, 46));
-        let hits = HitsInWindow {
-            count: 2,
-            sum_ns: 16,
-            ends: Some((7e-9, 9e-9)),
-        };
-        assert_eq!(store.hits(of, true, WINDOW), Ok(hits));
-        store.totals(of, Time(1000 * MS), (6, 60));
-        assert_eq!(
-            store.hits(of, true, WINDOW),
-            Err("delivered 2 of its 3 hits".into())
-        );
-        assert!(store.hits(of, false, WINDOW).is_ok());
     }
 
     #[test]

@@ -22,8 +22,8 @@ pub(super) struct Arrived {
     pub(super) hit: Hit,
 }
 
-impl Ord for Arrived {
-    fn cmp(&self, other: &Arrived) -> Ordering {
+impl Arrived {
+    fn order(&self, other: &Arrived) -> Ordering {
         let first = |arrived: &Arrived| (arrived.hit.time, arrived.hit.process, arrived.probe);
         first(self)
             .cmp(&first(other))
@@ -31,28 +31,14 @@ impl Ord for Arrived {
     }
 }
 
-impl PartialOrd for Arrived {
-    fn partial_cmp(&self, other: &Arrived) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Arrived {
-    fn eq(&self, other: &Arrived) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Arrived {}
-
 /// Sorts hits and removes duplicates; returns how many of them are up to `reach`, and how many duplicates
 /// there were.
 pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (usize, u64) {
     let before = pending.len();
     // Observations of one process are mostly in order, and a stable sort exploits sorted runs.
-    if !pending.is_sorted_by(|one, two| one < two) {
-        pending.sort();
-        pending.dedup();
+    if !pending.is_sorted_by(|one, two| one.order(two).is_lt()) {
+        pending.sort_by(Arrived::order);
+        pending.dedup_by(|one, two| one.order(two).is_eq());
     }
     let doubled = (before - pending.len()) as u64;
     let upto = pending.partition_point(|arrived| arrived.hit.time <= reach);

@@ -73,7 +73,7 @@ impl Engine {
             window: entry.window,
             number: entry.index,
             index: entry.index,
-            duration: Ok(entry.span.1.since(entry.span.0) as f64 / 1e9),
+            duration: Some(Ok(entry.span.1.since(entry.span.0) as f64 / 1e9)),
             span: entry.span,
             roles: running.roles.iter().map(|members| members & &complete).collect(),
             measures: self.measures_of_all(running, &complete, entry, (&all, missing)),

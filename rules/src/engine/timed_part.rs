@@ -94,7 +94,7 @@ impl TimedRule<'_> {
         part.numbers.rows = needed.map(rows).collect();
         let data = WindowData {
             index: entry.index,
-            duration: Ok(entry.span.1.since(entry.span.0) as f64 / 1e9),
+            duration: Some(Ok(entry.span.1.since(entry.span.0) as f64 / 1e9)),
             measures: window
                 .reductions
                 .iter()

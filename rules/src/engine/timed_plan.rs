@@ -76,6 +76,22 @@ impl TimedPlan {
     pub(super) fn window(&self, place: usize) -> Option<&TimedWindow> {
         self.windows.get(place)?.as_ref()
     }
+
+    /// The reductions of a window, from all parts.
+    pub(super) fn reduced(
+        &self,
+        window: usize,
+        all: &TimedPart,
+        missing: Option<&str>,
+    ) -> Vec<(Reduction, Typed, Reduced)> {
+        let reductions = self.window(window).map_or(&[][..], |window| &window.reductions);
+        let read = |((reduction, of), reduced): (&(Reduction, Typed), &Reduced)| {
+            let mut reduced = reduced.clone();
+            reduced.none = missing.map(str::to_string).or(reduced.none);
+            (*reduction, of.clone(), reduced)
+        };
+        reductions.iter().zip(&all.numbers.reduced).map(read).collect()
+    }
 }
 
 impl CheckedRule {
@@ -164,22 +180,4 @@ pub(super) fn measures_of(of: &Typed) -> BTreeSet<Measure> {
         }
     });
     found
-}
-
-impl TimedPlan {
-    /// The reductions of a window, from all parts.
-    pub(super) fn reduced(
-        &self,
-        window: usize,
-        all: &TimedPart,
-        missing: Option<&str>,
-    ) -> Vec<(Reduction, Typed, Reduced)> {
-        let reductions = self.window(window).map_or(&[][..], |window| &window.reductions);
-        let read = |((reduction, of), reduced): (&(Reduction, Typed), &Reduced)| {
-            let mut reduced = reduced.clone();
-            reduced.none = missing.map(str::to_string).or(reduced.none);
-            (*reduction, of.clone(), reduced)
-        };
-        reductions.iter().zip(&all.numbers.reduced).map(read).collect()
-    }
 }

@@ -457,7 +457,7 @@ impl Track {
         };
         let nest = placement.nest;
         let mut data = instance.data(nest.around);
-        data.duration = Err("it is not over".to_string());
+        data.duration = None;
         data.around = nest.so_far(&instance.outer);
         let metrics = nest.around.rule.evaluate(nest.window, &data, Memory::default());
         let context = Context {

@@ -151,10 +151,6 @@ impl TuneState {
         }
     }
 
-    pub(super) fn finding(&self) -> Option<Finding> {
-        self.finding.clone()
-    }
-
     pub(super) fn forget(&mut self, process: ProcessId) {
         self.acted.remove(&process);
         self.done.remove(&process);

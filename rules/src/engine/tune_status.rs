@@ -14,6 +14,9 @@ use crate::quantity::duration;
 use crate::rule::{CheckedRule, Tune};
 use crate::window::Window;
 
+/// Why a rule for other programs has no value.
+const NO_PROCESS: &str = "not for this program: none of its processes fits a role of the rule";
+
 impl Engine {
     /// The state of every tune and why it does not act, in the order of rules and tunes.
     pub fn status(&self) -> Vec<TuneStatus> {
@@ -35,7 +38,7 @@ impl Engine {
                         None => (Standing::Waiting, why),
                     },
                     (Standing::NoValue, _) if running.matches_no_process() => {
-                        (Standing::NoValue, running.no_process())
+                        (Standing::NoValue, NO_PROCESS.to_owned())
                     }
                     // That a probe is enabled is not an applied change of the program, and becomes no finding.
                     (Standing::Applied | Standing::Counting, why) if checked.switches() => {
@@ -108,7 +111,7 @@ impl Engine {
         self.rules
             .iter()
             .flat_map(|running| &running.tunes)
-            .filter_map(TuneState::finding)
+            .filter_map(|tune| tune.finding.clone())
             .collect()
     }
 
@@ -208,11 +211,6 @@ impl Running {
             ),
             None => format!("its boundary `{}` was not hit", probe.name),
         })
-    }
-
-    /// Why a rule for other programs has no value.
-    fn no_process(&self) -> String {
-        "not for this program: none of its processes fits a role of the rule".to_owned()
     }
 }
 

@@ -74,14 +74,14 @@ impl Engine {
         data.measures = measures
             .map(|measure| (*measure, observed.measured(*measure, &complete, times)))
             .collect();
-        data.duration = Ok(boundaries.1.since(boundaries.0) as f64 / 1e9);
+        data.duration = Some(Ok(boundaries.1.since(boundaries.0) as f64 / 1e9));
         let processes = data.content.iter().flat_map(|content| content.processes());
         data.excluded = processes.filter(|process| !complete.contains(process)).collect();
         if let Some(missing) = missing {
             let reason = format!("the window is partial: {missing}");
             data.lacking = vec![Some(reason.clone()); data.probe_roles.len()];
             data.left_out.push(reason.clone());
-            data.duration = Err(reason);
+            data.duration = Some(Err(reason));
         } else if !running.absent.is_empty() {
             let probes = 0..data.probe_roles.len();
             data.lacking = probes.map(|probe| running.absent.get(&probe).cloned()).collect();

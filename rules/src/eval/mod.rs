@@ -48,7 +48,7 @@ pub(crate) struct EnclosingInstance {
 /// A measure for each MPI function that a process called, or why it is unknown.
 pub(crate) type Calls = Result<BTreeMap<String, f64>, WhyMissing>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WindowData {
     /// Index of the window.
     pub(crate) window: usize,
@@ -64,8 +64,8 @@ pub(crate) struct WindowData {
     pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, WhyMissing>>,
     /// Measures at the hits of its boundaries.
     pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
-    /// Actual duration in seconds, if both ends are known.
-    pub(crate) duration: Result<f64, WhyMissing>,
+    /// Actual duration in seconds, if both ends are known; `None` if it is not over.
+    pub(crate) duration: Option<Result<f64, WhyMissing>>,
     /// Its begin and end.
     pub(crate) span: (Time, Time),
     /// Its begin and end in each process that hit its boundaries itself.
@@ -117,37 +117,6 @@ pub(crate) struct Context<'a> {
     pub(crate) reads: &'a [Cell],
     /// For probes of this role, only the hits of this process are visible.
     pub(crate) sees: Option<(usize, ProcessId)>,
-}
-
-impl Default for WindowData {
-    fn default() -> WindowData {
-        WindowData {
-            window: 0,
-            number: 0,
-            index: 0,
-            outer: Vec::new(),
-            around: Vec::new(),
-            inner: BTreeMap::new(),
-            at_boundaries: BTreeMap::new(),
-            duration: Err("it is not over".to_string()),
-            span: (Time::default(), Time::default()),
-            own: BTreeMap::new(),
-            roles: Vec::new(),
-            measures: BTreeMap::new(),
-            reduced: Vec::new(),
-            calls: BTreeMap::new(),
-            probes: Vec::new(),
-            content: None,
-            lacking: Vec::new(),
-            excluded: Vec::new(),
-            earlier: Vec::new(),
-            run: None,
-            folded: Vec::new(),
-            probe_roles: Vec::new(),
-            ranks: BTreeMap::new(),
-            left_out: Vec::new(),
-        }
-    }
 }
 
 impl WindowData {
@@ -207,9 +176,10 @@ impl<'a> Context<'a> {
             Term::Constant(value) => Value::Single(Ok(value.clone())),
             Term::Metric(index) => self.metric(*index),
             Term::Measure(measure) => self.measure(*measure),
-            Term::WindowDuration => {
-                self.in_window(|window| Value::Single(window.duration.clone().and_then(finite)))
-            }
+            Term::WindowDuration => self.in_window(|window| match window.duration.clone() {
+                Some(duration) => Value::Single(duration.and_then(finite)),
+                None => Value::none("it is not over"),
+            }),
             Term::WindowIndex => self.in_window(|window| Value::number(window.index as f64)),
             Term::RoleCount(role) => self
                 .in_window(|window| Value::number(window.roles.get(*role).map_or(0, BTreeSet::len) as f64)),

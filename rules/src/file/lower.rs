@@ -32,21 +32,14 @@ fn priority(value: &Tree, wrong: Wrong<'_>) -> Option<i64> {
 
 pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     let fields = Fields::of(tree, &keys::RULE, wrong)?;
-    let name = fields
-        .required("rule", tree.span, wrong)
-        .and_then(|value| text(value, wrong));
-    let about = fields
-        .required("about", tree.span, wrong)
-        .and_then(|value| text(value, wrong));
-    let source = fields.get("source").and_then(|value| text(value, wrong));
-    let gained = fields.get("gained").and_then(|value| text(value, wrong));
-    let must_be_named = fields.get("must_be_named").and_then(|value| text(value, wrong));
-    let results = fields.get("results").and_then(|value| text(value, wrong));
+    let name = fields.required_text("rule", tree.span, wrong);
+    let about = fields.required_text("about", tree.span, wrong);
+    let source = fields.sentence("source", wrong);
+    let gained = fields.sentence("gained", wrong);
+    let must_be_named = fields.sentence("must_be_named", wrong);
+    let results = fields.sentence("results", wrong);
     let priority = fields.get("priority").and_then(|value| priority(value, wrong));
-    let uses = fields
-        .get("use")
-        .map(|value| texts(value, wrong))
-        .unwrap_or_default();
+    let uses = fields.texts("use", wrong);
     let names = fields.section("names", wrong, declared);
     let assumptions = fields.sentences("assumptions", wrong);
     let corrections = fields.sentences("corrections", wrong);
@@ -66,15 +59,10 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         let message = "a rule's name has small letters, digits and single dashes between them";
         wrong.push(Diagnostic::wrong("E0113", name.span, message).help("for example `openmpi-busy-wait`"));
     }
-    let about = about?.raw.trim_end().to_string();
-    let source = source.map(|text| text.raw.trim_end().to_string());
-    let gained = gained.map(|text| text.raw.trim_end().to_string());
-    let must_be_named = must_be_named.map(|text| text.raw.trim_end().to_string());
-    let results = results.map(|text| text.raw.trim_end().to_string());
     Some(RuleFile {
         name,
         instance: None,
-        about,
+        about: sentence(&about?),
         source,
         gained,
         must_be_named,
@@ -179,22 +167,23 @@ impl<'a> Fields<'a> {
         entries.filter_map(|entry| checked(entry, wrong)).collect()
     }
 
+    fn texts(&self, name: &str, wrong: Wrong<'_>) -> Vec<Text> {
+        let found = self.get(name).map(|value| texts(value, wrong));
+        found.unwrap_or_default()
+    }
+
+    fn sentence(&self, name: &str, wrong: Wrong<'_>) -> Option<String> {
+        self.text(name, wrong).as_ref().map(sentence)
+    }
+
     fn sentences(&self, name: &str, wrong: Wrong<'_>) -> Vec<String> {
-        let found = self
-            .get(name)
-            .map(|value| texts(value, wrong))
-            .unwrap_or_default();
-        found
-            .into_iter()
-            .map(|text| text.raw.trim_end().to_string())
-            .collect()
+        self.texts(name, wrong).iter().map(sentence).collect()
     }
 
     fn parameters(&self, wrong: Wrong<'_>) -> (Vec<Named>, BTreeMap<String, String>) {
         let found = self.section("parameters", wrong, parameter);
         let meaning = |(named, about): &(Named, Option<Text>)| {
-            let about = about.as_ref()?.raw.trim_end().to_string();
-            Some((named.name.raw.clone(), about))
+            Some((named.name.raw.clone(), about.as_ref().map(sentence)?))
         };
         let meanings = found.iter().filter_map(meaning).collect();
         (found.into_iter().map(|(named, _)| named).collect(), meanings)
@@ -215,19 +204,9 @@ impl<'a> Fields<'a> {
     }
 
     fn entries_of(&self, name: &str, wrong: Wrong<'_>) -> Vec<(&'a Text, &'a Tree)> {
-        let Some(tree) = self.get(name) else {
-            return Vec::new();
-        };
-        let entries = mapping(tree, &format!("`{name}`"), wrong).unwrap_or_default();
-        if entries.len() > ENTRIES_MAX {
-            let message = format!(
-                "`{name}` may have at most {ENTRIES_MAX} entries, here are {}",
-                entries.len()
-            );
-            wrong.push(Diagnostic::wrong("E0123", tree.span, message));
-            return Vec::new();
-        }
-        entries
+        let found = self.get(name);
+        let entries = found.map(|tree| entries(tree, &format!("`{name}`"), ENTRIES_MAX, wrong));
+        entries.unwrap_or_default()
     }
 
     pub(crate) fn formula(&self, name: &str, wrong: Wrong<'_>) -> Option<Expr> {
@@ -236,6 +215,11 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn text(&self, name: &str, wrong: Wrong<'_>) -> Option<Text> {
         self.get(name).and_then(|value| text(value, wrong))
+    }
+
+    pub(crate) fn required_text(&self, name: &str, place: Span, wrong: Wrong<'_>) -> Option<Text> {
+        let found = self.required(name, place, wrong);
+        found.and_then(|value| text(value, wrong))
     }
 
     pub(super) fn template(&self, name: &str, wrong: Wrong<'_>) -> Option<Template> {
@@ -271,6 +255,31 @@ pub(crate) fn mapping<'a>(
     }
 }
 
+/// The entries of a mapping; an error if there are more than `most`.
+pub(crate) fn entries<'a>(
+    tree: &'a Tree,
+    place: &str,
+    most: usize,
+    wrong: Wrong<'_>,
+) -> Vec<(&'a Text, &'a Tree)> {
+    let entries = mapping(tree, place, wrong).unwrap_or_default();
+    if entries.len() > most {
+        wrong.push(too_many(place, most, entries.len(), tree.span));
+        return Vec::new();
+    }
+    entries
+}
+
+pub(super) fn too_many(place: &str, most: usize, entries: usize, span: Span) -> Diagnostic {
+    let message = format!("{place} may have at most {most} entries, here are {entries}");
+    Diagnostic::wrong("E0123", span, message)
+}
+
+/// A text for people, without the end of its last line.
+fn sentence(text: &Text) -> String {
+    text.raw.trim_end().to_string()
+}
+
 pub(crate) fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
     match &tree.node {
         YamlNode::Scalar(text) => Some(text.clone()),
@@ -282,12 +291,9 @@ pub(crate) fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
 }
 
 pub(crate) fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
-    let text = match &tree.node {
-        YamlNode::Scalar(text) => text,
-        _ => {
-            wrong_shape(tree, "this value", "a formula", wrong);
-            return None;
-        }
+    let YamlNode::Scalar(text) = &tree.node else {
+        wrong_shape(tree, "this value", "a formula", wrong);
+        return None;
     };
     parse(text).map_err(|diagnostic| wrong.push(diagnostic)).ok()
 }
@@ -320,9 +326,7 @@ fn parameter(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Named, Optio
         return Some((named(name, tree, wrong)?, None));
     }
     let fields = Fields::of(tree, &keys::PARAMETER, wrong)?;
-    let about = fields
-        .required("about", name.span, wrong)
-        .and_then(|value| text(value, wrong));
+    let about = fields.required_text("about", name.span, wrong);
     fields.required("value", name.span, wrong)?;
     let expr = fields.formula("value", wrong)?;
     let name = name.clone();

@@ -277,9 +277,7 @@ fn metric_value(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Named, Op
         return Some((named(name, tree, wrong)?, None));
     }
     let fields = Fields::of(tree, &keys::METRIC, wrong)?;
-    let window = fields
-        .required("in", name.span, wrong)
-        .and_then(|value| text(value, wrong));
+    let window = fields.required_text("in", name.span, wrong);
     fields.required("value", name.span, wrong)?;
     let expr = fields.formula("value", wrong)?;
     let name = name.clone();

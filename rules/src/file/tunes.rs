@@ -3,7 +3,7 @@
 use plan::{Keyword, Moment};
 
 use super::keys;
-use super::lower::{ENTRIES_MAX, Fields, Wrong, formula, wrong_shape};
+use super::lower::{ENTRIES_MAX, Fields, Wrong, formula, too_many, wrong_shape};
 use super::yaml::{Tree, YamlNode};
 use super::{ActionEntry, GuardEntry, InverseEntry, SyncEntry, TuneEntry};
 use crate::diag::{Diagnostic, Span};
@@ -11,11 +11,7 @@ use crate::diag::{Diagnostic, Span};
 pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
     match &tree.node {
         YamlNode::Sequence(items) if items.len() > ENTRIES_MAX => {
-            let message = format!(
-                "`tune` may have at most {ENTRIES_MAX} entries, here are {}",
-                items.len()
-            );
-            wrong.push(Diagnostic::wrong("E0123", tree.span, message));
+            wrong.push(too_many("`tune`", ENTRIES_MAX, items.len(), tree.span));
             Vec::new()
         }
         YamlNode::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),

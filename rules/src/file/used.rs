@@ -61,33 +61,24 @@ impl RuleFile {
                 wrong.push(clash.help("give the one here another name"));
             }
         }
-        let is_needed = |name: &Text| needed.contains(&name.raw);
-        self.names.extend(other.names.into_iter().filter(|(name, _)| {
-            // Both may declare a name of the program: it is the same program.
+        // Both may declare a name of the program: it is the same program.
+        extend(&mut self.names, other.names, |(name, _)| {
             !own.contains_key(&name.raw)
-        }));
-        self.parameters.extend(
-            other
-                .parameters
-                .into_iter()
-                .filter(|entry| is_needed(&entry.name)),
-        );
-        self.roles
-            .extend(other.roles.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.probes
-            .extend(other.probes.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.captures
-            .extend(other.captures.into_iter().filter(|entry| is_needed(&entry.probe)));
-        self.joins
-            .extend(other.joins.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.windows
-            .extend(other.windows.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.metrics.extend(
-            other
-                .metrics
-                .into_iter()
-                .filter(|entry| is_needed(&entry.named.name)),
-        );
+        });
+        let is_needed = |name: &Text| needed.contains(&name.raw);
+        extend(&mut self.parameters, other.parameters, |entry| {
+            is_needed(&entry.name)
+        });
+        extend(&mut self.roles, other.roles, |entry| is_needed(&entry.name));
+        extend(&mut self.probes, other.probes, |entry| is_needed(&entry.name));
+        extend(&mut self.captures, other.captures, |entry| {
+            is_needed(&entry.probe)
+        });
+        extend(&mut self.joins, other.joins, |entry| is_needed(&entry.name));
+        extend(&mut self.windows, other.windows, |entry| is_needed(&entry.name));
+        extend(&mut self.metrics, other.metrics, |entry| {
+            is_needed(&entry.named.name)
+        });
     }
 
     /// Every defined name, including names of the program, with its place.
@@ -207,6 +198,10 @@ fn needed(
         }
     }
     needed
+}
+
+fn extend<T>(own: &mut Vec<T>, other: Vec<T>, is_needed: impl Fn(&T) -> bool) {
+    own.extend(other.into_iter().filter(is_needed));
 }
 
 fn uses_of_window(entry: &WindowEntry, out: &mut BTreeSet<String>) {

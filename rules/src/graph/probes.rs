@@ -79,18 +79,8 @@ impl Graph {
                 (true, false) => "entry",
                 (false, _) => "return",
             };
-            let delivers = match probe.delivers {
-                Delivery::Nothing => "nothing",
-                Delivery::Count => "counts",
-                Delivery::Durations => "counts and durations",
-                Delivery::PartialSums => "aggregated in the kernel",
-                Delivery::EachHit => "each hit",
-            };
-            let captures: Vec<String> = probe
-                .captures
-                .iter()
-                .map(|capture| capture.source.to_string())
-                .collect();
+            let captures = probe.captures.iter();
+            let captures: Vec<String> = captures.map(|capture| capture.source.to_string()).collect();
             let captures = match captures.is_empty() {
                 true => String::new(),
                 false => format!(", reads {}", captures.join(", ")),
@@ -99,7 +89,7 @@ impl Graph {
                 0 => String::new(),
                 more => format!(" ({more} more than a probe reads: these rules cannot share it)"),
             };
-            let (function, used_by) = (&probe.function, probe.used_by.join(", "));
+            let (function, delivers, used_by) = (&probe.function, probe.delivers, probe.used_by.join(", "));
             format!("{function}: {site}, {delivers}{captures}{too_many}; for {used_by}")
         };
         self.probes.iter().map(line).collect()

@@ -4,13 +4,6 @@ use std::fmt::Write as _;
 
 use super::{Graph, GraphNode, Placement};
 
-/// The placements in order of depth, with their names.
-const PLACES: [(Placement, &str); 3] = [
-    (Placement::Kernel, "kernel"),
-    (Placement::Node, "node"),
-    (Placement::Coordinator, "coordinator"),
-];
-
 impl Graph {
     /// For display: the probes, the placement of folds of hits with reasons, every part with its placement,
     /// and the named parts.
@@ -70,14 +63,10 @@ impl Graph {
     /// For Graphviz: one cluster for each placement.
     pub fn dot(&self) -> String {
         let mut out = String::from("digraph plan {\n  rankdir=BT;\n  node [shape=box];\n");
-        for (place, name) in PLACES {
-            let _ = writeln!(out, "  subgraph cluster_{name} {{\n    label=\"{name}\";");
-            for (number, node) in self
-                .nodes
-                .iter()
-                .enumerate()
-                .filter(|(_, node)| node.place == Some(place))
-            {
+        for place in Placement::ALL {
+            let _ = writeln!(out, "  subgraph cluster_{place} {{\n    label=\"{place}\";");
+            let nodes = self.nodes.iter().enumerate();
+            for (number, node) in nodes.filter(|(_, node)| node.place == Some(place)) {
                 let _ = writeln!(out, "    n{number} [label=\"{}\"];", escaped(&node.label));
             }
             out.push_str("  }\n");

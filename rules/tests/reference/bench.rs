@@ -104,39 +104,44 @@ impl Bench {
 
     /// Adds a hit of a probe in a rank: end, duration, captured values.
     pub(crate) fn hit(&mut self, probe: &str, rank: u32, end_ms: f64, took_ms: f64, reads: &[f64]) {
-        let place = self.probes.iter().position(|known| known == probe);
-        let hit = Observation::Hit {
+        let reads = reads.iter().map(|value| Scalar::Number(*value));
+        self.hit_with(probe, rank, (end_ms, took_ms), reads);
+    }
+
+    fn hit_with(
+        &mut self,
+        probe: &str,
+        rank: u32,
+        (end_ms, took_ms): (f64, f64),
+        reads: impl IntoIterator<Item = Scalar>,
+    ) {
+        self.engine.observe(Observation::Hit {
             rule: RULE,
-            probe: ProbeId(place.unwrap_or_else(|| panic!("no probe {probe}"))),
+            probe: self.probe(probe),
             process: ProcessId(rank),
             thread: 0,
             time: time(end_ms),
             duration_ns: time(took_ms).0,
-            captures: reads.iter().map(|value| Ok(Scalar::Number(*value))).collect(),
-        };
-        self.engine.observe(hit);
+            captures: reads.into_iter().map(Ok).collect(),
+        });
+    }
+
+    fn probe(&self, name: &str) -> ProbeId {
+        let place = self.probes.iter().position(|known| known == name);
+        ProbeId(place.unwrap_or_else(|| panic!("no probe {name}")))
     }
 
     /// Adds a call of an MPI function, for rules that probe all calls.
     pub(crate) fn call(&mut self, function: &str, rank: u32, end_ms: f64, took_ms: f64) {
-        let place = self.probes.iter().position(|known| known == "mpi.*");
-        self.engine.observe(Observation::Hit {
-            rule: RULE,
-            probe: ProbeId(place.unwrap_or_else(|| panic!("no calls are asked for"))),
-            process: ProcessId(rank),
-            thread: 0,
-            time: time(end_ms),
-            duration_ns: time(took_ms).0,
-            captures: [Ok(Scalar::Text(function.to_string())), Ok(Scalar::Number(0.0))].into(),
-        });
+        let reads = [Scalar::Text(function.to_string()), Scalar::Number(0.0)];
+        self.hit_with("mpi.*", rank, (end_ms, took_ms), reads);
     }
 
     /// Adds the totals of a probe in a rank: hits, and the sum of their durations.
     pub(crate) fn totals(&mut self, probe: &str, rank: u32, ms: f64, count: u64, took_ms: f64) {
-        let place = self.probes.iter().position(|known| known == probe);
         self.engine.observe(Observation::ProbeTotals {
             rule: RULE,
-            probe: ProbeId(place.unwrap_or_else(|| panic!("no probe {probe}"))),
+            probe: self.probe(probe),
             process: ProcessId(rank),
             time: time(ms),
             count,
@@ -167,23 +172,21 @@ impl Bench {
         teams: Result<IterationTeams, String>,
     ) {
         let (process, thread) = (ProcessId(0), 0);
+        let number = LoopNumber {
+            of: 1,
+            iteration: number,
+        };
         self.observe(Observation::IterationBegan {
             process,
             thread,
-            number: LoopNumber {
-                of: 1,
-                iteration: number,
-            },
+            number,
             time: time(from),
         });
         self.loop_until(from);
         self.observe(Observation::IterationEnded(LoopIteration {
             process,
             thread,
-            number: LoopNumber {
-                of: 1,
-                iteration: number,
-            },
+            number,
             begin: time(from),
             end: time(to),
             teams,

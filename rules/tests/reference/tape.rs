@@ -17,7 +17,7 @@ pub(crate) struct Tape {
     rule: CheckedRule,
     functions: Vec<Function>,
     ranks: u32,
-    records: Vec<(Time, Record)>,
+    records: Vec<Record>,
 }
 
 /// A function, with the labels of all captures at its hits.
@@ -83,21 +83,20 @@ impl Tape {
             duration_ns: is_return.then(|| ms(took_ms).0),
             captures: function.captures.iter().map(read).collect(),
         };
-        self.records.push((ms(end_ms), Record::Hit(hit)));
+        self.records.push(Record::Hit(hit));
     }
 
     /// Adds the totals of a probe in a rank: hits, and the sum of their durations.
     pub(crate) fn totals(&mut self, probe: &str, rank: u32, at_ms: f64, count: u64, took_ms: f64) {
         let probe = self.planned(probe).clone();
         let (place, _) = self.function(&probe);
-        let record = Record::ProbeTotals {
+        self.records.push(Record::ProbeTotals {
             probe: key(place, probe.site != Site::Entry),
             process: ProcessId(rank),
             time: ms(at_ms),
             count,
             duration_sum_ns: ms(took_ms).0,
-        };
-        self.records.push((ms(at_ms), record));
+        });
     }
 
     /// Adds a reading of a measure of a rank.
@@ -107,14 +106,12 @@ impl Tape {
 
     /// A gauge of a process or, without one, of the machine.
     pub(crate) fn measured(&mut self, measure: Measure, process: Option<ProcessId>, at_ms: f64, value: f64) {
-        let time = ms(at_ms.max(0.0));
-        let record = Record::Gauge {
+        self.records.push(Record::Gauge {
             process,
             measure,
-            time,
+            time: ms(at_ms.max(0.0)),
             value,
-        };
-        self.records.push((time, record));
+        });
     }
 
     /// Adds an iteration of the detected loop of rank 0: ms of sequential code and in parallel regions, and
@@ -122,39 +119,34 @@ impl Tape {
     pub(crate) fn iteration(&mut self, number: u64, at_ms: &mut f64, times: (f64, f64, u32)) {
         let (process, thread) = (ProcessId(0), 0);
         let began = ms(*at_ms);
-        let begin = Record::IterationBegan {
+        let number = LoopNumber {
+            of: 1,
+            iteration: number,
+        };
+        self.records.push(Record::IterationBegan {
             process,
             time: began,
             thread,
-            number: LoopNumber {
-                of: 1,
-                iteration: number,
-            },
-        };
-        self.records.push((began, begin));
+            number,
+        });
         self.loop_until(*at_ms);
         *at_ms += times.0 + times.1;
         let time = ms(*at_ms);
-        let end = Record::IterationEnded {
+        self.records.push(Record::IterationEnded {
             process,
             time,
             duration_ns: time.since(began),
             thread,
-            number: LoopNumber {
-                of: 1,
-                iteration: number,
-            },
+            number,
             teams: Ok(teams(times)),
-        };
-        self.records.push((time, end));
+        });
     }
 
     /// Adds the watermark of the detected loop of rank 0, and a tick.
     pub(crate) fn loop_until(&mut self, at_ms: f64) {
         let (process, time) = (ProcessId(0), ms(at_ms));
-        for record in [Record::LoopWatermark { process, time }, Record::Tick { time }] {
-            self.records.push((time, record));
-        }
+        let records = [Record::LoopWatermark { process, time }, Record::Tick { time }];
+        self.records.extend(records);
     }
 
     /// Adds watermarks of all ranks up to this time, and a tick.
@@ -162,9 +154,9 @@ impl Tape {
         let time = ms(at_ms);
         for rank in 0..self.ranks {
             let process = ProcessId(rank);
-            self.records.push((time, Record::Watermark { process, time }));
+            self.records.push(Record::Watermark { process, time });
         }
-        self.records.push((time, Record::Tick { time }));
+        self.records.push(Record::Tick { time });
     }
 
     /// The bytes of the recording, in time order.
@@ -208,8 +200,8 @@ impl Tape {
             }
         }
         // A stable sort: at equal times a watermark stays after the hits that it covers.
-        self.records.sort_by_key(|(time, _)| *time);
-        self.records.iter().for_each(|(_, record)| put(record));
+        self.records.sort_by_key(Record::time);
+        self.records.iter().for_each(put);
         writer.finish()
     }
 

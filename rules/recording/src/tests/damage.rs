@@ -9,8 +9,19 @@ fn forged(records: Vec<Stored>) -> Vec<u8> {
     writer.finish()
 }
 
-fn loss(text: &str) -> Stored {
+fn stored_loss(text: &str) -> Stored {
     Stored::Json(format!(r#"{{"loss":{{"time":1,"kind":"{text}","count":1}}}}"#))
+}
+
+fn stored_hit(captures: Vec<Captured>) -> Stored {
+    Stored::Hit {
+        after_ns: 0,
+        probe: 0,
+        process: 0,
+        thread: 0,
+        duration_ns: None,
+        captures,
+    }
 }
 
 fn wrong(bytes: &[u8]) -> &'static str {
@@ -29,18 +40,10 @@ fn the_records_of_a_block_take_bounded_memory() {
             records: vec![record.clone(); count],
         })
     };
-    let hit = |value: &Captured, count| Stored::Hit {
-        after_ns: 0,
-        probe: 0,
-        process: 0,
-        thread: 0,
-        duration_ns: None,
-        captures: vec![value.clone(); count],
-    };
     let captured = [Captured::Boolean(false), Captured::None(MissingReason::Lost)];
     let hits = captured
         .iter()
-        .flat_map(|value| [0, 1, 1000].map(|count| hit(value, count)));
+        .flat_map(|value| [0, 1, 1000].map(|count| stored_hit(vec![value.clone(); count])));
     for record in hits.chain([
         Stored::Tick { after_ns: 0 },
         Stored::End(0),
@@ -69,18 +72,9 @@ fn a_block_that_is_too_large_is_not_decompressed() {
 
 #[test]
 fn records_of_newer_versions_are_left_out_and_counted() {
-    let watermark = |time| Record::Watermark {
-        process: ProcessId(1),
-        time: Time(time),
-    };
-    let loss = Record::Loss {
-        time: Time(9),
-        kind: "ring_full".into(),
-        count: 3,
-    };
     let json = |json: &str| Stored::Json(json.to_owned());
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
-    writer.write(&watermark(5)).unwrap();
+    writer.write(&watermark(1, 5)).unwrap();
     // An unknown kind, an unknown measure and an unknown type of a capture; a known field that is null.
     writer.push(json(r#"{"eclipse":{"time":3}}"#));
     writer.push(Stored::Counter {
@@ -102,21 +96,15 @@ fn records_of_newer_versions_are_left_out_and_counted() {
     let bytes = writer.finish();
     let mut reader = Reader::new(&bytes).unwrap();
     let records: Result<Vec<Record>, ReadError> = reader.by_ref().collect();
-    assert_eq!(records.unwrap(), [watermark(5), loss, watermark(8)]);
+    let expected = [watermark(1, 5), loss(9, "ring_full", 3), watermark(1, 8)];
+    assert_eq!(records.unwrap(), expected);
     assert_eq!(reader.skipped(), 3);
 }
 
 #[test]
 fn invalid_values_are_named() {
-    let captures = vec![Captured::Boolean(true); CAPTURES_MAX + 1];
-    let hit = Stored::Hit {
-        after_ns: 0,
-        probe: 0,
-        process: 0,
-        thread: 0,
-        duration_ns: None,
-        captures,
-    };
+    let hit = stored_hit(vec![Captured::Boolean(true); CAPTURES_MAX + 1]);
+    let long = "x".repeat(TEXT_MAX + 1);
     for (record, expected) in [
         (Stored::End(7), "the end counts other records than there are"),
         (Stored::End(0), "something follows the end"),
@@ -125,10 +113,7 @@ fn invalid_values_are_named() {
             Stored::Json(" ".repeat(RECORD_MAX + 1)),
             "a record is longer than records may be",
         ),
-        (
-            loss(&"x".repeat(TEXT_MAX + 1)),
-            "a text is longer than texts may be",
-        ),
+        (stored_loss(&long), "a text is longer than texts may be"),
         (hit, "a hit has more captures than hits may have"),
     ] {
         assert_eq!(wrong(&forged(vec![record])), expected);
@@ -143,13 +128,7 @@ fn a_block_that_is_missing_or_in_another_place_is_damage() {
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     let mut chunks = vec![writer.take()];
     for time in 0..3 {
-        let process = ProcessId(0);
-        writer
-            .write(&Record::Watermark {
-                process,
-                time: Time(time),
-            })
-            .unwrap();
+        writer.write(&watermark(0, time)).unwrap();
         writer.flush();
         chunks.push(writer.take());
     }
@@ -207,11 +186,7 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
 #[test]
 fn a_record_that_is_too_large_is_refused_and_the_recording_continues() {
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
-    let good = Record::Loss {
-        time: Time(7),
-        kind: "ring_full".into(),
-        count: 1,
-    };
+    let good = loss(7, "ring_full", 1);
     writer.write(&good).unwrap();
     let long = "x".repeat(TEXT_MAX + 1);
     let hit = |captures| {
@@ -238,14 +213,7 @@ fn a_record_that_is_too_large_is_refused_and_the_recording_continues() {
             hit(vec![Captured::Text(long.clone())]),
             ("a captured text", 4097, 4096),
         ),
-        (
-            Record::Loss {
-                time: Time(8),
-                kind: long.clone(),
-                count: 1,
-            },
-            ("a text", 4097, 4096),
-        ),
+        (loss(8, &long, 1), ("a text", 4097, 4096)),
         (
             Record::ProcessJoined {
                 process: ProcessId(0),
@@ -279,15 +247,8 @@ fn control_characters_are_replaced() {
     let bytes = RecordingWriter::new(&header).unwrap().finish();
     let reader = Reader::new(&bytes).unwrap();
     assert_eq!(reader.header().host, "a\u{fffd}[2J\u{fffd}b\u{fffd}");
-    let hit = Stored::Hit {
-        after_ns: 0,
-        probe: 0,
-        process: 0,
-        thread: 0,
-        duration_ns: None,
-        captures: vec![Captured::Text("\x1b[2J".to_owned())],
-    };
-    let (records, _) = read(&forged(vec![hit, loss("\\u001b[2J")]));
+    let hit = stored_hit(vec![Captured::Text("\x1b[2J".to_owned())]);
+    let (records, _) = read(&forged(vec![hit, stored_loss("\\u001b[2J")]));
     let [Record::Hit(hit), Record::Loss { kind, .. }] = &records[..] else {
         panic!("{records:?}");
     };

@@ -26,8 +26,6 @@ fn records() -> Vec<Record> {
             captures: vec![Captured::Signed(number), Captured::Unsigned(bytes)],
         })
     };
-    let process = ProcessId(0);
-    let time = Time(5_000_100_000);
     vec![
         Record::ProbeDefined {
             probe: ProbeKey(0),
@@ -42,8 +40,8 @@ fn records() -> Vec<Record> {
             },
         },
         Record::ProcessJoined {
-            process,
-            time,
+            process: ProcessId(0),
+            time: Time(5_000_100_000),
             facts: ProcessFacts {
                 rank: Some(0),
                 size: Some(2),
@@ -62,15 +60,8 @@ fn records() -> Vec<Record> {
             time: Time(5_002_000_000),
             value: 4.0,
         },
-        Record::Loss {
-            time: Time(5_002_000_000),
-            kind: "ring_full".into(),
-            count: 3,
-        },
-        Record::Watermark {
-            process,
-            time: Time(5_002_000_000),
-        },
+        loss(5_002_000_000, "ring_full", 3),
+        watermark(0, 5_002_000_000),
     ]
 }
 

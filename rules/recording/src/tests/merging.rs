@@ -12,13 +12,6 @@ fn on(host: &str, wall_start_ns: u64, origin: u64) -> Header {
     }
 }
 
-fn watermark(process: u32, time: u64) -> Record {
-    Record::Watermark {
-        process: ProcessId(process),
-        time: Time(time),
-    }
-}
-
 fn defined(probe: u32, name: &str) -> Record {
     let definition = ProbeDefinition {
         name: name.into(),

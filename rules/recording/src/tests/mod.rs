@@ -35,6 +35,21 @@ fn read(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
     (records, None)
 }
 
+fn watermark(process: u32, time: u64) -> Record {
+    Record::Watermark {
+        process: ProcessId(process),
+        time: Time(time),
+    }
+}
+
+fn loss(time: u64, kind: &str, count: u64) -> Record {
+    Record::Loss {
+        time: Time(time),
+        kind: kind.to_owned(),
+        count,
+    }
+}
+
 /// Numbers of all lengths: small ones, those at the boundaries of bytes, any.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![

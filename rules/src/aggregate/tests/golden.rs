@@ -130,12 +130,3 @@ fn no_line_without_two_x() {
     all.add(0.1, f64::NAN);
     assert_eq!(all.line(), Err(WhyNone::NotFinite(1)));
 }
-
-/// Dynamic adjusting factoring: C of four chunks of 200 tasks, N = 4, x = 1 + σ√(N/2)/μ, F0 = 1/x. The digest
-/// of MATE for MPI (§9.1) has both deviations, as the work does not specify which; this is the one that
-/// divides by n.
-#[test]
-fn the_vectors_of_adjusting_factoring() {
-    let [_, mean, sigma] = of(&[2.0, 2.5, 1.5, 3.0]).map(Result::unwrap);
-    assert!((1.0 / (1.0 + sigma * 2_f64.sqrt() / mean) - 0.739993).abs() < 5e-7);
-}

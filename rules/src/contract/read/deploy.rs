@@ -93,8 +93,8 @@ impl ContractReader<'_, '_> {
     }
 
     fn list(&mut self, fields: &Fields<'_>, key: &str) -> Vec<String> {
-        let names = fields.get(key).map(|value| self.names(value)).unwrap_or_default();
-        names.into_iter().map(|name| name.raw).collect()
+        let names = self.names_of(fields, key).into_iter();
+        names.map(|name| name.raw).collect()
     }
 
     fn operating_point(

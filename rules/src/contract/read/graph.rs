@@ -8,7 +8,7 @@ use super::super::model::{
 };
 use super::{ContractReader, entries};
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::lower::{Fields, formula, text};
+use crate::file::lower::{Fields, formula, mapping, text};
 use crate::file::yaml::Tree;
 use crate::lang::ast::Node;
 use crate::lang::text::Text;
@@ -27,7 +27,7 @@ impl ContractReader<'_, '_> {
     fn read_stream(&mut self, name: &Text, tree: &Tree) -> Option<Stream> {
         let fields = Fields::of(tree, &keys::STREAM, self.wrong)?;
         let mut ends = |key| {
-            let names = fields.get(key).map(|value| self.names(value)).unwrap_or_default();
+            let names = self.names_of(&fields, key);
             let found = names
                 .iter()
                 .filter_map(|name| self.module(name))
@@ -168,12 +168,8 @@ impl ContractReader<'_, '_> {
         fields: &Fields<'_>,
         taken: &mut BTreeMap<usize, (String, Span)>,
     ) -> Computation {
-        let names = fields
-            .get("takes")
-            .map(|value| self.names(value))
-            .unwrap_or_default();
         let mut takes = Vec::new();
-        for input in &names {
+        for input in &self.names_of(fields, "takes") {
             let Some(stream) = self.stream(input) else {
                 continue;
             };
@@ -228,7 +224,7 @@ impl ContractReader<'_, '_> {
     }
 
     fn efficiency(&mut self, tree: &Tree) -> Vec<(u32, f64)> {
-        let rows = crate::file::lower::mapping(tree, "`efficiency`", self.wrong).unwrap_or_default();
+        let rows = mapping(tree, "`efficiency`", self.wrong).unwrap_or_default();
         let mut out = Vec::new();
         for (workers, value) in rows {
             let share = self.positive(value, Dimension::NONE, "an efficiency");
@@ -248,18 +244,14 @@ impl ContractReader<'_, '_> {
 
     fn part(&mut self, fields: &Fields<'_>, out: &Contract) -> Option<SubContract> {
         let name = fields.text("contract", self.wrong)?;
-        let contract = out.parts.iter().position(|part| part.name == name.raw);
-        if contract.is_none() {
+        let Some(contract) = out.parts.iter().position(|part| part.name == name.raw) else {
             self.push("E0174", name.span, format!("there is no contract `{}`", name.raw));
-        }
-        let contract = contract?;
+            return None;
+        };
         let inner = &out.parts[contract];
         let mut map = BTreeMap::new();
         for (outer, value) in fields.get("map").map(|tree| entries(tree, "`map`", self.wrong))? {
-            let Some(stream) = self.stream(outer) else {
-                continue;
-            };
-            let Some(to) = text(value, self.wrong) else {
+            let (Some(stream), Some(to)) = (self.stream(outer), text(value, self.wrong)) else {
                 continue;
             };
             match inner.streams.iter().position(|stream| stream.name == to.raw) {

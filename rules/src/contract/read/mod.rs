@@ -13,7 +13,7 @@ use super::keys;
 use super::model::Contract;
 use super::system::System;
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::lower::{Fields, Wrong, check_name, formula, is_rule_name, mapping, text, wrong_shape};
+use crate::file::lower::{self, Fields, Wrong, check_name, formula, is_rule_name, text, wrong_shape};
 use crate::file::read;
 use crate::file::yaml::{Tree, YamlNode};
 use crate::lang::text::Text;
@@ -42,9 +42,7 @@ fn contract(tree: &Tree, part: Option<&Text>, depth: usize, wrong: Wrong<'_>) ->
     let fields = Fields::of(tree, &keys::CONTRACT, wrong)?;
     let name = match part {
         Some(name) => name.clone(),
-        None => fields
-            .required("contract", tree.span, wrong)
-            .and_then(|value| text(value, wrong))?,
+        None => fields.required_text("contract", tree.span, wrong)?,
     };
     if part.is_none() && !is_rule_name(&name.raw) {
         let message = "a contract's name has small letters, digits and single dashes between them";
@@ -57,16 +55,8 @@ fn contract(tree: &Tree, part: Option<&Text>, depth: usize, wrong: Wrong<'_>) ->
     fields.text("about", wrong);
     let mut out = Contract {
         name: name.raw.clone(),
-        streams: Vec::new(),
-        modules: Vec::new(),
-        works: Vec::new(),
-        machines: Vec::new(),
-        links: Vec::new(),
-        requirements: Vec::new(),
-        adaptations: Vec::new(),
-        calibrations: Vec::new(),
-        parts: Vec::new(),
         span: name.span,
+        ..Contract::default()
     };
     for (name, tree) in section(&fields, "contracts", wrong) {
         if depth >= PARTS_DEEP_MAX {
@@ -114,16 +104,8 @@ fn section<'a>(fields: &Fields<'a>, name: &str, wrong: Wrong<'_>) -> Section<'a>
 }
 
 fn entries<'a>(tree: &'a Tree, place: &str, wrong: Wrong<'_>) -> Section<'a> {
-    let entries = mapping(tree, place, wrong).unwrap_or_default();
-    if entries.len() > ENTRIES_MAX {
-        let message = format!(
-            "{place} may have at most {ENTRIES_MAX} entries, here are {}",
-            entries.len()
-        );
-        wrong.push(Diagnostic::wrong("E0123", tree.span, message));
-        return Vec::new();
-    }
-    let proper = entries.into_iter().filter(|(name, _)| check_name(name, wrong));
+    let entries = lower::entries(tree, place, ENTRIES_MAX, wrong).into_iter();
+    let proper = entries.filter(|(name, _)| check_name(name, wrong));
     proper.collect()
 }
 
@@ -245,6 +227,11 @@ impl<'a> ContractReader<'a, '_> {
             );
         }
         number
+    }
+
+    /// The names at this key, if it is there.
+    fn names_of(&mut self, fields: &Fields<'_>, key: &str) -> Vec<Text> {
+        fields.get(key).map(|value| self.names(value)).unwrap_or_default()
     }
 
     /// A list of names, or one.

@@ -97,8 +97,7 @@ impl ContractReader<'_, '_> {
     /// A completion time or a response time as a rate.
     fn converted(&mut self, tree: &Tree) -> Option<Requirement> {
         let fields = Fields::of(tree, &keys::CONVERTED, self.wrong)?;
-        let feature = fields.required("feature", tree.span, self.wrong)?;
-        let feature = text(feature, self.wrong)?;
+        let feature = fields.required_text("feature", tree.span, self.wrong)?;
         let number = |it: &mut Self, key: &str, dimension| {
             let value = fields.get(key)?;
             it.exact(value, dimension, &format!("`{key}`"))
@@ -165,9 +164,8 @@ impl ContractReader<'_, '_> {
     fn adaptation(&mut self, name: &Text, tree: &Tree, out: &Contract) -> Option<Adaptation> {
         let fields = Fields::of(tree, &keys::ADAPT, self.wrong)?;
         let module = self.module(name)?;
-        let set = fields.required("set", name.span, self.wrong)?;
-        let range = fields.required("range", name.span, self.wrong)?;
-        let (set, range) = (text(set, self.wrong)?, text(range, self.wrong)?);
+        let set = fields.required_text("set", name.span, self.wrong)?;
+        let range = fields.required_text("range", name.span, self.wrong)?;
         let bounds = range.raw.split_once("..").and_then(|(least, most)| {
             let number = |text: &str| text.trim().parse::<u32>().ok();
             number(least).zip(number(most))

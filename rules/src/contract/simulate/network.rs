@@ -48,7 +48,7 @@ pub(super) struct Unit {
 }
 
 /// A buffer of a stream.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Port {
     pub(super) stream: usize,
     pub(super) port: usize,

@@ -1,9 +1,8 @@
 //! Why nothing happens any more: who waits for whom.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use serde::Serialize;
 
+use super::super::system::cycle_through;
 use super::network::Port;
 use super::state::SimulationState;
 
@@ -33,13 +32,13 @@ impl SimulationState<'_> {
         let waits: Vec<Vec<Wait>> = (0..self.network.modules.len())
             .map(|module| self.waits(module))
             .collect();
-        let cycles = (0..waits.len()).filter_map(|module| cycle_through(&waits, module));
+        let next = |module: usize| waits[module].iter().flat_map(|wait| wait.on.clone()).collect();
+        let cycles = (0..waits.len()).filter_map(|module| cycle_through(waits.len(), module, next));
         let cycle = cycles.min_by_key(Vec::len).unwrap_or_default();
         let on_cycle = |module: usize, next: usize| waits[module].iter().find(|wait| wait.on.contains(&next));
-        let next = cycle.iter().cycle().skip(1);
         let held_up: Vec<&Wait> = cycle
             .iter()
-            .zip(next)
+            .zip(cycle.iter().cycle().skip(1))
             .filter_map(|(module, next)| on_cycle(*module, *next))
             .collect();
         let mut joins = cycle.iter().zip(&held_up);
@@ -112,25 +111,4 @@ impl SimulationState<'_> {
             .collect();
         names.join(" and ")
     }
-}
-
-/// The modules of a shortest cycle of waits through a module, beginning with it.
-fn cycle_through(waits: &[Vec<Wait>], first: usize) -> Option<Vec<usize>> {
-    let mut before: Vec<Option<usize>> = vec![None; waits.len()];
-    let mut queue = VecDeque::from([first]);
-    let mut seen = BTreeSet::new();
-    while let Some(module) = queue.pop_front() {
-        for &next in waits[module].iter().flat_map(|wait| &wait.on) {
-            if next == first {
-                let mut cycle: Vec<usize> = std::iter::successors(Some(module), |at| before[*at]).collect();
-                cycle.reverse();
-                return Some(cycle);
-            }
-            if seen.insert(next) {
-                before[next] = Some(module);
-                queue.push_back(next);
-            }
-        }
-    }
-    None
 }

@@ -1,10 +1,11 @@
 //! A network in execution: items in buffers, activations, and the events that change them.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::network::{Network, Port};
 use crate::pseudo_random::mixed;
+use crate::value::Ordered;
 
 pub(super) struct SimulationState<'a> {
     pub(super) network: &'a Network,
@@ -73,13 +74,15 @@ impl Busy {
     }
 }
 
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ScheduledEvent {
-    time_s: f64,
+    time_s: Ordered,
     /// Events at the same time happen in the order in which they were scheduled.
     number: u64,
     happening: Happening,
 }
 
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Finish {
         unit: usize,
@@ -94,27 +97,6 @@ enum Happening {
     MayBegin {
         unit: usize,
     },
-}
-
-impl PartialEq for ScheduledEvent {
-    fn eq(&self, other: &ScheduledEvent) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for ScheduledEvent {}
-
-impl PartialOrd for ScheduledEvent {
-    fn partial_cmp(&self, other: &ScheduledEvent) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ScheduledEvent {
-    fn cmp(&self, other: &ScheduledEvent) -> Ordering {
-        let times = self.time_s.total_cmp(&other.time_s);
-        times.then(self.number.cmp(&other.number))
-    }
 }
 
 impl<'a> SimulationState<'a> {
@@ -172,12 +154,12 @@ impl<'a> SimulationState<'a> {
     /// Lets the next event happen, unless it is later than `end_s`. `None` if there is none any more.
     pub(super) fn step(&mut self, end_s: f64) -> Option<SimulationStep> {
         let Reverse(next) = self.events.peek()?;
-        if next.time_s > end_s {
+        if next.time_s.0 > end_s {
             self.now_s = end_s;
             return Some(SimulationStep::End);
         }
         let Reverse(event) = self.events.pop()?;
-        self.now_s = event.time_s;
+        self.now_s = event.time_s.0;
         let finished = match event.happening {
             Happening::Finish { unit, slot } => {
                 self.finish(unit, slot);
@@ -240,7 +222,7 @@ impl<'a> SimulationState<'a> {
         let number = self.scheduled;
         self.scheduled += 1;
         self.events.push(Reverse(ScheduledEvent {
-            time_s,
+            time_s: Ordered(time_s),
             number,
             happening,
         }));

@@ -50,15 +50,16 @@ fn the_counters_of_a_process_are_taken_between_its_own_boundaries() {
 #[test]
 fn a_region_whose_begin_was_not_seen_in_a_process_does_not_keep_later_ones_waiting() {
     let source = &format!("{REGIONS}  time: sum(work.duration)\n");
+    let rest = |farm: &mut Farm, process, at: u64| {
+        farm.hit(("work", process, at + 5, 5, vec![]));
+        farm.hit(("end", process, at + 8, 0, vec![]));
+    };
     let region = |farm: &mut Farm, processes: &[u32], at: u64, key: f64| {
         for process in 0..2 {
             if processes.contains(&process) {
-                farm.hits(&[("begin", process, at, 0, vec![key])]);
+                farm.hit(("begin", process, at, 0, vec![key]));
             }
-            farm.hits(&[
-                ("work", process, at + 5, 5, vec![]),
-                ("end", process, at + 8, 0, vec![]),
-            ]);
+            rest(farm, process, at);
         }
         farm.all_until(at + 9);
     };
@@ -75,11 +76,7 @@ fn a_region_whose_begin_was_not_seen_in_a_process_does_not_keep_later_ones_waiti
         ]
     );
     // Hits of process 0 are lost from 30 to 35 ms.
-    farm.engine.observe(Observation::Lost {
-        process: ProcessId(0),
-        from: Time(30 * MS),
-        to: Time(35 * MS),
-    });
+    farm.engine.observe(lost(0, (30, 35)));
     region(&mut farm, &[1], 30, 9.0);
     region(&mut farm, &[0, 1], 40, 10.0);
     let closed = farm.closed();
@@ -87,11 +84,8 @@ fn a_region_whose_begin_was_not_seen_in_a_process_does_not_keep_later_ones_waiti
     assert_eq!(closed[1], "region 3: time 10 ms");
     // Without a loss a process may begin them in another order.
     for (process, at, key) in [(0, 50, 11.0), (1, 50, 12.0), (0, 60, 12.0), (1, 60, 11.0)] {
-        farm.hits(&[
-            ("begin", process, at, 0, vec![key]),
-            ("work", process, at + 5, 5, vec![]),
-            ("end", process, at + 8, 0, vec![]),
-        ]);
+        farm.hit(("begin", process, at, 0, vec![key]));
+        rest(&mut farm, process, at);
     }
     farm.all_until(70);
     assert_eq!(farm.closed(), ["region 4: time 10 ms", "region 5: time 10 ms"]);

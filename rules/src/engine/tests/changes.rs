@@ -26,13 +26,8 @@ struct Shares {
 
 impl Shares {
     fn new(tunes: &str, processes: u32) -> Shares {
-        let source = format!("{FRAME}{tunes}");
-        let rule = checked(&source);
-        let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
+        let mut engine = of_ranks(&format!("{FRAME}{tunes}"), processes);
         engine.set_mode(RuleId(0), Mode::Applying);
-        for rank in 0..processes {
-            engine.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0));
-        }
         let mut shares = Shares {
             engine,
             totals: vec![0; processes as usize],
@@ -55,14 +50,7 @@ impl Shares {
             *total += percent * 5 * MS;
         }
         self.report();
-        let outputs = self.engine.tick(Time(self.now));
-        for output in &outputs {
-            if let Output::Decision(decision) = output {
-                self.engine
-                    .receipt(decision.id, DecisionOutcome::Applied, Time(self.now));
-            }
-        }
-        outputs
+        carried_out(&mut self.engine, Time(self.now))
     }
 
     fn actions(&mut self, percent: &[u64]) -> Vec<String> {

@@ -29,8 +29,7 @@ struct Program {
 
 impl Program {
     fn new(source: &str) -> Program {
-        let mut engine = Engine::new(vec![checked(source)], Time(0)).unwrap();
-        engine.process_joined(ProcessId(0), ProcessFacts::of_rank(0), Time(0));
+        let mut engine = of_ranks(source, 1);
         engine.set_mode(RuleId(0), Mode::Applying);
         Program {
             engine,
@@ -47,15 +46,10 @@ impl Program {
             }
         }
         self.now += 1000 * MS;
-        let outputs = self.engine.tick(Time(self.now));
-        for output in &outputs {
-            if let Output::Decision(decision) = output {
-                let value = decision.changes[0].action.value();
-                if let Some(Scalar::Number(value)) = value {
-                    self.level = *value;
-                }
-                self.engine
-                    .receipt(decision.id, DecisionOutcome::Applied, Time(self.now));
+        let outputs = carried_out(&mut self.engine, Time(self.now));
+        for decision in decided(&outputs) {
+            if let Some(Scalar::Number(value)) = decision.changes[0].action.value() {
+                self.level = *value;
             }
         }
         outputs

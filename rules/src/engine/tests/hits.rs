@@ -2,38 +2,30 @@
 
 use super::*;
 
+/// The hits of the probe in rank 0 so far, of 1 ms each.
+fn total(ms: u64, count: u64) -> Observation {
+    totals((0, 0), Time(ms * MS), (count, count * MS))
+}
+
+/// The metrics of the last window.
+fn shown(job: &Job) -> Vec<String> {
+    let metrics = job.engine.metrics(RuleId(0)).into_iter();
+    metrics.map(|(_, value)| value).collect()
+}
+
 #[test]
 fn probes_are_followed_by_their_totals_and_a_lost_hit_is_no_value() {
     let source = "rule: p\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  f: {role: r, span: f}\nwindows:\n  w: {every: 500ms}\nmetrics:\n  c: count(f)\n  most: max(f.duration)\n";
     let mut job = Job::new(source, 2.0);
-    let (rule, probe, process) = (RuleId(0), ProbeId(0), ProcessId(0));
-    let totals = |ms: u64, count| {
-        let (time, duration_sum_ns) = (Time(ms * MS), count * MS);
-        Observation::ProbeTotals {
-            rule,
-            probe,
-            process,
-            time,
-            count,
-            duration_sum_ns,
-        }
-    };
-    job.engine.observe(totals(0, 0));
+    job.engine.observe(total(0, 0));
     for ms in [100, 200] {
-        job.engine
-            .observe(hit(probe, process, Time(ms * MS), ms * 10_000, &[]));
+        let hit = hit(ProbeId(0), ProcessId(0), Time(ms * MS), ms * 10_000, &[]);
+        job.engine.observe(hit);
     }
-    job.engine.observe(totals(500, 2));
+    job.engine.observe(total(500, 2));
     job.engine.tick(Time(500 * MS));
-    let shown = |job: &Job| {
-        job.engine
-            .metrics(rule)
-            .iter()
-            .map(|(_, value)| value.clone())
-            .collect::<Vec<_>>()
-    };
     assert_eq!(shown(&job), ["2", "2 ms"]);
-    job.engine.observe(totals(1000, 3));
+    job.engine.observe(total(1000, 3));
     job.engine.tick(Time(1000 * MS));
     assert_eq!(shown(&job), ["none (f of rank 0 delivered 0 of its 1 hits)"; 2]);
 }
@@ -60,40 +52,18 @@ fn captures_are_computed_from_what_is_read_and_a_read_that_failed_is_none() {
     let sources: Vec<String> = sources.map(|read| read.source.to_string()).collect();
     assert_eq!(sources, ["arg(2)", "unit", "peer"]);
     let number = |value: f64| Ok(Scalar::Number(value));
-    let totals = |ms: u64, count| Observation::ProbeTotals {
-        rule: RuleId(0),
-        probe: ProbeId(0),
-        process: ProcessId(0),
-        time: Time(ms * MS),
-        count,
-        duration_sum_ns: count * MS,
-    };
-    let shown = |job: &Job| job.engine.metrics(RuleId(0)).to_vec();
-    job.engine.observe(totals(0, 0));
-    job.engine
-        .observe(send(2, [number(7.0), number(8.0), number(1.0)]));
-    job.engine
-        .observe(send(1, [number(9.0), number(8.0), number(2.0)]));
-    job.engine
-        .observe(send(3, [number(5.0), number(8.0), number(1.0)]));
-    job.engine.observe(totals(500, 3));
+    job.engine.observe(total(0, 0));
+    for (at, size, to) in [(2, 7.0, 1.0), (1, 9.0, 2.0), (3, 5.0, 1.0)] {
+        job.engine
+            .observe(send(at, [number(size), number(8.0), number(to)]));
+    }
+    job.engine.observe(total(500, 3));
     job.engine.tick(Time(500 * MS));
-    assert_eq!(
-        shown(&job),
-        [
-            ("v".to_string(), "128 B".to_string()),
-            ("n".to_string(), "1 to 2 over 2 rows".to_string())
-        ]
-    );
-    job.engine.observe(send(
-        6,
-        [number(7.0), Err("the page was not there".into()), number(1.0)],
-    ));
-    job.engine.observe(totals(1000, 4));
+    assert_eq!(shown(&job), ["128 B", "1 to 2 over 2 rows"]);
+    let unread = Err("the page was not there".into());
+    job.engine.observe(send(6, [number(7.0), unread, number(1.0)]));
+    job.engine.observe(total(1000, 4));
     job.engine.tick(Time(1000 * MS));
-    assert_eq!(
-        shown(&job)[0].1,
-        "none (size was not captured: the page was not there)"
-    );
-    assert_eq!(shown(&job)[1].1, "1 over 1 row");
+    let without = "none (size was not captured: the page was not there)";
+    assert_eq!(shown(&job), [without, "1 over 1 row"]);
 }

@@ -20,6 +20,42 @@ fn a_process_that_joins_or_leaves_does_not_copy_what_is_known_of_the_others() {
 }
 
 #[test]
+fn processes_that_come_or_go_within_a_window_are_left_out_and_named() {
+    let mut job = Job::busy_wait(2.0);
+    job.window(SPINNING);
+    job.now = Time(job.now.0 + 100 * MS);
+    job.join(6);
+    job.engine.process_left(ProcessId(0), job.now);
+    job.now = Time(job.now.0 - 100 * MS);
+    job.window(SPINNING);
+    let left_out = job.engine.status().remove(0).left_out;
+    assert_eq!(
+        left_out,
+        ["rank 0 left within the window", "rank 6 joined within the window"]
+    );
+    job.window(SPINNING);
+    assert_eq!(job.engine.status().remove(0).left_out, [] as [String; 0]);
+    assert_eq!(job.engine.members(RuleId(0)).len(), 6);
+    assert!(job.engine.findings()[0].text.starts_with("6 ranks share 2 CPUs"));
+}
+
+#[test]
+fn a_process_that_joins_after_the_change_gets_it_too() {
+    let mut job = Job::busy_wait(2.0).applying();
+    job.until_applied(SPINNING);
+    job.windows(6, YIELDING);
+    job.join(6);
+    let late = job.until_applied(YIELDING);
+    assert_eq!(
+        late.changes
+            .iter()
+            .map(|change| change.process)
+            .collect::<Vec<_>>(),
+        [ProcessId(6)]
+    );
+}
+
+#[test]
 fn a_window_whose_boundaries_each_rank_hits_has_values_for_any_number_of_ranks() {
     const RANKS: u32 = 20_000;
     let (_, text) = crate::models()

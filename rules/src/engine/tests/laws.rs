@@ -42,6 +42,20 @@ fn happen(job: &mut Job, (what, process, early, number): (u8, u32, u64, u64)) ->
     Vec::new()
 }
 
+#[test]
+fn the_same_stream_gives_the_same_outputs() {
+    let run = || {
+        let mut job = Job::busy_wait(2.0).applying();
+        job.until_applied(SPINNING);
+        (
+            job.windows(10, YIELDING),
+            job.engine.status(),
+            job.engine.findings(),
+        )
+    };
+    assert_eq!(run(), run());
+}
+
 proptest! {
     #[test]
     fn no_stream_makes_the_engine_panic_or_judge_what_it_did_not_decide(

@@ -37,19 +37,16 @@ impl Loops {
     }
 
     /// Processes that are no ranks have loops of their own.
-    fn loop_of(&self, process: u32) -> u32 {
-        if self.1 { 1 } else { 1 + process }
+    fn number(&self, process: u32, iteration: u64) -> LoopNumber {
+        let of = if self.1 { 1 } else { 1 + process };
+        LoopNumber { of, iteration }
     }
 
     fn begin(&mut self, process: u32, number: u64, ms: u64) {
-        let of = self.loop_of(process);
         self.0.observe(Observation::IterationBegan {
             process: ProcessId(process),
             thread: 7,
-            number: LoopNumber {
-                of,
-                iteration: number,
-            },
+            number: self.number(process, number),
             time: Time(ms * MS),
         });
     }
@@ -62,14 +59,10 @@ impl Loops {
             overhead_ns: 0,
             waiting_ns: 0,
         });
-        let of = self.loop_of(process);
         self.0.observe(Observation::IterationEnded(LoopIteration {
             process: ProcessId(process),
             thread: 7,
-            number: LoopNumber {
-                of,
-                iteration: number,
-            },
+            number: self.number(process, number),
             begin: Time(from * MS),
             end: Time(to * MS),
             teams,
@@ -232,8 +225,7 @@ struct Tuned {
 impl Tuned {
     /// Until `end` ms; an iteration takes 10 ms, or `changed` ms while a change is in force.
     fn run(rule: &str, changed: u64, end: u64) -> Tuned {
-        let mut engine = Engine::new(vec![checked(rule)], Time(0)).unwrap();
-        engine.process_joined(ProcessId(0), ProcessFacts::of_rank(0), Time(0));
+        let mut engine = of_ranks(rule, 1);
         engine.set_mode(RuleId(0), Mode::Applying);
         let mut loops = Loops(engine, true);
         let mut tuned = Tuned {

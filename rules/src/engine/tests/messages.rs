@@ -3,12 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::aggregate::Merge;
 use crate::engine::instance_table::Entry;
 use crate::engine::node::Scheduled;
-use crate::engine::relay::Acknowledged;
 use crate::engine::timed::TimedEntry;
-use crate::engine::{MESSAGE_MAX, MessageError, Node, Report, Reports, Schedule};
+use crate::engine::{MESSAGE_MAX, MessageError, Node, Report, Schedule};
 use crate::partial_sum::{Group, PartialSum, Sums};
 use crate::value::Key;
 
@@ -161,14 +159,9 @@ fn report(hits: &[(u32, u64, f64, f64)], observations: Vec<Observation>) -> Repo
         ));
         for time in [0, 2_000_000_000] {
             node.observe(Observation::counter(of, Measure::CpuTime, Time(time), time));
-            node.observe(Observation::ProbeTotals {
-                rule: RuleId(0),
-                probe: ProbeId(2),
-                process: ProcessId(rank),
-                time: Time(time),
-                count: time * hits.iter().filter(|hit| hit.0 == rank).count() as u64 / 2_000_000_000,
-                duration_sum_ns: time,
-            });
+            let count = hits.iter().filter(|hit| hit.0 == rank).count() as u64;
+            let count = if time == 0 { 0 } else { count };
+            node.observe(totals((2, rank), Time(time), (count, time)));
         }
     }
     observations
@@ -192,11 +185,6 @@ fn schedule() -> Schedule {
         entry(1, Key::of(&Scalar::Number(1.0)), Some(1000)),
     ];
     Schedule {
-        acknowledged: vec![Acknowledged {
-            node: Machine(3),
-            incarnation: 9,
-            next: 2,
-        }],
         rules: vec![Scheduled {
             reach: Some(Time(1000)),
             windows: vec![entries],
@@ -268,7 +256,7 @@ fn a_message_of_another_format_or_length_is_refused_and_the_error_says_why() {
     };
     assert_eq!(
         with(&|message| message[0] = 7),
-        "the message has format 7, and this program reads format 2: use the same version on all nodes"
+        "the message has format 7, and this program reads format 3: use the same version on all nodes"
     );
     assert_eq!(with(&|message| message[1] = 2), "the message is no report");
     assert_eq!(with(&Vec::clear), "the message is no report");
@@ -302,40 +290,4 @@ fn a_message_that_needs_more_memory_than_there_is_room_for_is_refused() {
         Report::decode(&message),
         Err(MessageError::Broken { item: 1, .. })
     ));
-}
-
-#[test]
-fn reports_are_merged_once_sent_in_as_few_messages_as_have_room_and_kept_until_they_are_acknowledged() {
-    let long = Observation::Variable {
-        process: ProcessId(1),
-        name: "x".repeat(1000),
-        time: Time(1),
-        value: Scalar::Number(1.0),
-    };
-    let of = |incarnation: u64, sequence: u64, observations: usize| Report {
-        node: Machine(3),
-        incarnation,
-        sequence,
-        observations: vec![long.clone(); observations],
-        ..Report::default()
-    };
-    let reports = |all: &[Report]| {
-        let mut reports = Reports::default();
-        all.iter().for_each(|report| reports.add(report.clone()));
-        reports
-    };
-    let [old, first, second, third] = [of(8, 5, 9), of(9, 0, 3000), of(9, 1, 1000), of(9, 2, 3000)];
-    let mut merged = reports(&[third.clone(), old.clone(), first.clone()]);
-    merged.merge(&reports(&[second.clone(), first.clone()]));
-    assert_eq!(merged, reports(&[old, first, second, third.clone()]));
-    let messages = merged.encode().unwrap();
-    assert_eq!(messages.len(), 2);
-    let mut arrived = Reports::default();
-    for message in messages.iter().chain(&messages) {
-        arrived.merge(&Reports::decode(message).unwrap());
-    }
-    assert_eq!(arrived, merged);
-    // The coordinator needs report 2 of incarnation 9 next.
-    merged.acknowledge(&schedule());
-    assert_eq!(merged, reports(&[third]));
 }

@@ -87,6 +87,20 @@ impl Cluster {
         self.reports()
     }
 
+    fn take(&mut self, reports: Vec<Report>) {
+        reports.into_iter().for_each(|report| {
+            self.engine.take_report(report);
+        });
+    }
+
+    /// That many times two rounds, all of whose reports arrive.
+    fn taken_rounds(&mut self, ms: u64, count: u64) {
+        for round in 0..count {
+            let reports = self.rounds(ms + round);
+            self.take(reports);
+        }
+    }
+
     fn closed(&mut self, ms: u64) -> Vec<String> {
         self.engine.tick(Time(ms * MS));
         let windows = self.engine.drain_windows().into_iter();
@@ -102,18 +116,14 @@ fn what_a_node_reports_of_an_iteration_does_not_depend_on_the_number_of_hits() {
         cluster.iteration(1, computes);
         let first = cluster.reports();
         let observed: usize = first.iter().map(|report| report.observations.len()).sum();
-        for report in first {
-            cluster.engine.take_report(report);
-        }
+        cluster.take(first);
         let second = cluster.rounds(200);
         let states: usize = second
             .iter()
             .flat_map(|report| &report.partials)
             .map(|partial| partial.states())
             .sum();
-        second.into_iter().for_each(|report| {
-            cluster.engine.take_report(report);
-        });
+        cluster.take(second);
         (observed, states, cluster.closed(201))
     };
     assert_eq!(size(1), (2, 2, vec!["2 ms".to_string()]));
@@ -148,31 +158,18 @@ metrics:
 /// Bytes of the messages of a node with these ranks, for a step of 100 ms with these hits in all, and for a window of
 /// 1 s: how many messages there are, and how long those are that do not have the boundaries of the step.
 fn sent(ranks: u32, hits: u32) -> (usize, usize) {
-    let rule = checked(NO_ROWS);
-    let mut engine = Engine::new(vec![rule.clone()], Time(0)).unwrap();
+    let mut engine = of_ranks(NO_ROWS, ranks);
     engine.node_joined(Machine(0));
-    let mut node = Node::new(Machine(0), 0, vec![rule]);
+    let mut node = Node::new(Machine(0), 0, vec![checked(NO_ROWS)]);
     let at = |ms: u64, observe: &mut dyn FnMut(Observation)| {
         for rank in 0..ranks {
-            let (process, time) = (ProcessId(rank), Time(ms * MS));
-            let of = Subject::Process(process);
-            observe(Observation::counter(of, Measure::CpuTime, time, ms * MS / 2));
-            observe(Observation::ProbeTotals {
-                rule: RuleId(0),
-                probe: ProbeId(2),
-                process,
-                time,
-                count: if ms == 0 { 0 } else { u64::from(hits / ranks) },
-                duration_sum_ns: if ms == 0 {
-                    0
-                } else {
-                    u64::from(hits / ranks) * 2000
-                },
-            });
+            let time = Time(ms * MS);
+            observe(cpu_time(rank, time, ms * MS / 2));
+            let count = if ms == 0 { 0 } else { u64::from(hits / ranks) };
+            observe(totals((2, rank), time, (count, count * 2000)));
         }
     };
     for rank in 0..ranks {
-        engine.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0));
         node.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0));
     }
     at(0, &mut |observation| node.observe(observation));
@@ -184,10 +181,8 @@ fn sent(ranks: u32, hits: u32) -> (usize, usize) {
             let time = Time(100 * MS + u64::from(number) * 10_000);
             node.observe(hit(ProbeId(2), process, time, 2000, &[1.0]));
         }
-        node.observe(Observation::Watermark {
-            process,
-            time: Time(1000 * MS),
-        });
+        let time = Time(1000 * MS);
+        node.observe(Observation::Watermark { process, time });
     }
     at(1000, &mut |observation| node.observe(observation));
     let mut messages = Vec::new();
@@ -196,18 +191,10 @@ fn sent(ranks: u32, hits: u32) -> (usize, usize) {
         engine.take_report(Report::decode(&report.encode().unwrap()).unwrap());
         engine.tick(Time((1000 + round) * MS));
         node.learn(&engine.schedule());
-        let is_boundary = |observation: &Observation| {
-            matches!(
-                observation,
-                Observation::Hit {
-                    probe: ProbeId(0 | 1),
-                    ..
-                }
-            )
-        };
-        report
-            .observations
-            .retain(|observation| !is_boundary(observation));
+        let is_boundary = |probe: &ProbeId| probe.0 < 2;
+        report.observations.retain(
+            |observation| !matches!(observation, Observation::Hit { probe, .. } if is_boundary(probe)),
+        );
         messages.push(report.encode().unwrap());
     }
     let report = node.report();
@@ -249,26 +236,18 @@ fn reports_that_come_twice_or_out_of_order_change_nothing_and_one_that_never_com
         assert!(cluster.engine.take_report(report));
     }
     assert_eq!(cluster.closed(300), ["6 ms"]);
-    let mut rest = cluster.rounds(301);
-    rest.drain(..).for_each(|report| {
-        cluster.engine.take_report(report);
-    });
+    cluster.taken_rounds(301, 1);
     assert_eq!(cluster.closed(302), ["8 ms"]);
     // A report of the workers is lost; the many reports after it end the wait for it.
     cluster.iteration(3, 5);
     let mut lost = cluster.reports();
     cluster.engine.take_report(lost.remove(0));
     for _ in 0..70 {
-        for report in cluster.reports() {
-            cluster.engine.take_report(report);
-        }
+        let reports = cluster.reports();
+        cluster.take(reports);
     }
     cluster.iteration(4, 5);
-    for round in 0..3 {
-        for report in cluster.rounds(500 + round) {
-            cluster.engine.take_report(report);
-        }
-    }
+    cluster.taken_rounds(500, 3);
     let closed = cluster.closed(510);
     assert!(closed[0].contains("the window is partial"), "{closed:?}");
     let unknown = Node::new(Machine(9), 0, Vec::new()).report();
@@ -279,18 +258,12 @@ fn reports_that_come_twice_or_out_of_order_change_nothing_and_one_that_never_com
 fn a_restarted_agent_begins_at_report_0_and_makes_the_windows_in_flight_partial() {
     let mut cluster = Cluster::new(FRAME);
     cluster.iteration(1, 3);
-    for report in cluster.rounds(200) {
-        cluster.engine.take_report(report);
-    }
+    cluster.taken_rounds(200, 1);
     assert_eq!(cluster.closed(201), ["6 ms"]);
     // The agent of the workers is replaced while iteration 2 is open, with a hit that it has not reported.
     cluster.hit(0, 0, 300, 0, &[2.0, 2.0]);
     cluster.watermarks(320);
-    for round in 0..2 {
-        for report in cluster.rounds(321 + round) {
-            cluster.engine.take_report(report);
-        }
-    }
+    cluster.taken_rounds(321, 2);
     cluster.hit(3, 1, 325, 1, &[2.0]);
     let mut old = cluster.restart(7);
     cluster.hit(3, 2, 330, 1, &[2.0]);
@@ -299,11 +272,7 @@ fn a_restarted_agent_begins_at_report_0_and_makes_the_windows_in_flight_partial(
         cluster.hit(0, 0, number * 100 + 100, 0, &[number as f64, 2.0]);
         (1..3).for_each(|rank| cluster.hit(3, rank, number * 100 + 110, 1, &[number as f64]));
         cluster.watermarks(number * 100 + 120);
-        for round in 0..3 {
-            for report in cluster.rounds(number * 100 + 130 + round) {
-                cluster.engine.take_report(report);
-            }
-        }
+        cluster.taken_rounds(number * 100 + 130, 3);
     }
     let closed = cluster.closed(540);
     assert_eq!(closed.len(), 2, "{closed:?}");
@@ -319,11 +288,7 @@ fn a_restarted_agent_begins_at_report_0_and_makes_the_windows_in_flight_partial(
     assert!(cluster.engine.take_report(late));
     assert_eq!(cluster.engine.dropped(RuleId(0)).outdated, 2);
     cluster.iteration(6, 4);
-    for round in 0..3 {
-        for report in cluster.rounds(700 + round) {
-            cluster.engine.take_report(report);
-        }
-    }
+    cluster.taken_rounds(700, 3);
     assert_eq!(cluster.closed(710).last().map(String::as_str), Some("8 ms"));
 }
 
@@ -345,9 +310,7 @@ fn a_node_speaks_of_its_own_processes_only() {
     cluster.nodes[0].observe(Observation::Watermark { process, time });
     let reports = cluster.rounds(200);
     let folded = reports[0].partials.len();
-    for report in reports {
-        cluster.engine.take_report(report);
-    }
+    cluster.take(reports);
     assert_eq!(cluster.closed(201), ["6 ms"]);
     let dropped = cluster.engine.dropped(RuleId(0));
     // The gauge and the hit, which the node had folded.
@@ -361,47 +324,35 @@ fn a_node_speaks_of_its_own_processes_only() {
 
 #[test]
 fn each_fold_is_placed_as_near_to_its_hits_as_may_be_and_equal_ones_are_one() {
-    let more = "  slow: max(compute.duration where compute.duration > 1ms)\n  late: sum(compute.duration * iteration.duration / 1s)\n  again: max(busy) - sum(compute.duration) / 2\n  each: {in: pulse, value: count(send)}\nwindows";
-    let source = FRAME.replace("metrics:\n", "  pulse: {every: 1s}\nmetrics:\n");
-    let source = format!("{source}{}", more.trim_end_matches("windows"));
-    let source = source
-        .replace(
-            "bytes: sum(send.bytes)",
-            "bytes: {in: iteration, value: sum(send.bytes)}",
-        )
-        .replace(
-            "busy: sum(compute.duration) by process",
-            "busy: {in: iteration, value: sum(compute.duration) by process}",
-        )
-        .replace(
-            "workers: begin.workers",
-            "workers: {in: iteration, value: begin.workers}",
-        )
-        .replace(
-            "slow: max(compute.duration where compute.duration > 1ms)",
-            "slow: {in: iteration, value: max(compute.duration where compute.duration > 1ms)}",
-        )
-        .replace(
-            "late: sum(compute.duration * iteration.duration / 1s)",
-            "late: {in: iteration, value: sum(compute.duration * iteration.duration / 1s)}",
-        );
-    let rule = checked(&source);
-    let placed = |fold: &str| {
-        let placements = rule.placements();
+    let (head, _) = FRAME.split_once("metrics:\n").unwrap();
+    let metrics = "  pulse: {every: 1s}
+metrics:
+  bytes: {in: iteration, value: sum(send.bytes)}
+  busy: {in: iteration, value: sum(compute.duration) by process}
+  workers: {in: iteration, value: begin.workers}
+  slow: {in: iteration, value: max(compute.duration where compute.duration > 1ms)}
+  late: {in: iteration, value: sum(compute.duration * iteration.duration / 1s)}
+  again: max(busy) - sum(compute.duration) / 2
+  each: {in: pulse, value: count(send)}
+";
+    let rule = checked(&format!("{head}{metrics}"));
+    let placements = rule.placements();
+    for (fold, expected) in [
+        // The fold that waits for the close has its hits kept, so they are passed on one by one.
+        (
+            "sum(compute.duration * iteration.duration / 1s)",
+            Placement::Coordinator,
+        ),
+        (
+            "max(compute.duration where compute.duration > 1ms)",
+            Placement::Coordinator,
+        ),
+        ("count(send)", Placement::Kernel),
+        ("begin.workers", Placement::Coordinator),
+    ] {
         let found = placements.iter().find(|placed| placed.fold == fold);
-        found.map(|placed| placed.placement)
-    };
-    // The fold that waits for the close has its hits kept, so they are passed on one by one.
-    assert_eq!(
-        placed("sum(compute.duration * iteration.duration / 1s)"),
-        Some(Placement::Coordinator)
-    );
-    assert_eq!(
-        placed("max(compute.duration where compute.duration > 1ms)"),
-        Some(Placement::Coordinator)
-    );
-    assert_eq!(placed("count(send)"), Some(Placement::Kernel));
-    assert_eq!(placed("begin.workers"), Some(Placement::Coordinator));
+        assert_eq!(found.map(|placed| placed.placement), Some(expected), "{fold}");
+    }
     let rule = checked(FRAME);
     let shown: Vec<String> = rule
         .placements()

@@ -43,12 +43,7 @@ fn a_pair_belongs_to_the_timed_window_in_which_it_becomes_known() {
 fn where_hits_were_lost_pairs_have_no_value() {
     let mut farm = farm();
     farm.hit(("send", 0, 100, 0, vec![100.0, 1.0]));
-    let (from, to) = (Time(120 * MS), Time(130 * MS));
-    farm.engine.observe(Observation::Lost {
-        process: ProcessId(1),
-        from,
-        to,
-    });
+    farm.engine.observe(lost(1, (120, 130)));
     farm.all_until(500);
     let closed = farm.closed();
     assert!(

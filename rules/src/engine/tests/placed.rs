@@ -2,11 +2,10 @@
 
 use super::probed::FRAME;
 use super::*;
-use crate::engine::Node;
 use crate::engine::instance_table::Entry;
 use crate::engine::node::Scheduled;
 use crate::engine::timed::TimedEntry;
-use crate::engine::{Placement, Schedule};
+use crate::engine::{Node, Placement, Schedule};
 use crate::measure::Scope;
 use crate::plan::Delivery;
 use crate::value::{Key, Machine};
@@ -47,7 +46,6 @@ fn schedule(rule: &CheckedRule) -> Schedule {
             windows: vec![vec![entry]; rule.windows.len()],
             timed: timed.map(|(window, _)| timed_entry(window)).collect(),
         }],
-        ..Schedule::default()
     }
 }
 
@@ -56,19 +54,11 @@ fn travelling(rule: &CheckedRule, probe: usize) -> (usize, usize) {
     let mut node = Node::new(Machine(0), 0, vec![rule.clone()]);
     node.process_joined(ProcessId(0), ProcessFacts::of_rank(0), Time(0));
     let reads = vec![1.0; rule.plan.probes[probe].captures.len()];
-    let totals = |time: u64, count: u64| Observation::ProbeTotals {
-        rule: RuleId(0),
-        probe: ProbeId(probe),
-        process: ProcessId(0),
-        time: Time(time),
-        count,
-        duration_sum_ns: 5 * count,
-    };
-    node.observe(totals(0, 0));
+    node.observe(totals((probe, 0), Time(0), (0, 0)));
     for number in 0..HITS as u64 {
         node.observe(hit(ProbeId(probe), ProcessId(0), Time(10 + number), 5, &reads));
     }
-    node.observe(totals(1000, HITS as u64));
+    node.observe(totals((probe, 0), Time(1000), (HITS as u64, 5 * HITS as u64)));
     node.learn(&schedule(rule));
     let report = node.report();
     let of_instances = report.partials.iter().map(|partial| partial.content.len());

@@ -38,11 +38,9 @@ pub(super) type Sent = (&'static str, u32, u64, u64, Vec<f64>);
 
 impl Farm {
     pub(super) fn new(source: &str, processes: u32) -> Farm {
-        let mut farm = Farm {
-            engine: Engine::new(vec![checked(source)], Time(0)).unwrap(),
-        };
-        (0..processes).for_each(|rank| farm.join(rank, 0));
-        farm
+        Farm {
+            engine: of_ranks(source, processes),
+        }
     }
 
     pub(super) fn join(&mut self, rank: u32, ms: u64) {
@@ -249,11 +247,7 @@ fn late_and_doubled_and_lost_hits_are_counted_and_never_make_a_sum_too_small() {
     farm.hit(("send", 0, 165, 5, vec![100.0]));
     farm.hits(&iteration(1, 100)[5..]);
     farm.hits(&iteration(2, 200));
-    farm.engine.observe(Observation::Lost {
-        process: ProcessId(1),
-        from: Time(310 * MS),
-        to: Time(320 * MS),
-    });
+    farm.engine.observe(lost(1, (310, 320)));
     farm.hits(&iteration(3, 300));
     farm.hits(&iteration(4, 400));
     farm.all_until(500);

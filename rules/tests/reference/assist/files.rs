@@ -1,6 +1,6 @@
 //! Contract files: what is refused, and where.
 
-use super::{assessed, contract, has, refused};
+use super::{assessed, contract, has, has_mistakes, refused};
 
 const FILE: &str = "
 contract: film
@@ -27,119 +27,38 @@ fn s3_13_and_s3_35_requirements_and_adaptations_are_in_the_file() {
     assert_eq!(contract.assess().unwrap().rate("C2"), Some(1.0));
 }
 
+/// What is replaced in the file, by what; the code; the underlined text; a part of the message or the help.
+const MISTAKES: &str = "\
+to: C3, item | item | E0170 | pictures | no module receives
+{takes: [groups]} | {} | E0171 | groups | does not take it
+gives: {groups: 1/12} | gives: {} | E0171 | groups | does not give it
+takes: [groups] | takes: [groups, groups] | E0171 | groups | exactly one computation
+groups: 1/12 | groups: 0 | E0172 | groups | no activation sends
+groups: 1/12 | groups: -1 | E0172 | -1 | cannot be negative
+groups: 1/12 | groups: 1/0 | E0172 | 1/0 | divides by 0
+groups: 1/12 | groups: 1e300 | E0172 | 1e300 | too many digits
+groups: 1/12 | groups: .inf | E0120 | . | expected a value
+1244164B | 1244164 | E0173 | 1244164 | MiB and Mibit 2^20
+1244164B | 1244164Mb | E0121 | Mb | there is no unit
+1244164B | 12MB/s | E0173 | 12MB/s | bytes per time
+to: C4 | to: C | E0174 | C | no module
+work: render, | work: rendr, | E0174 | rendr | did you mean `render`
+groups >= 1 / 12s | group >= 1 / 12s | E0174 | group | did you mean `groups`
+groups >= 1 / 12s | groups <= 1 / 12s | E0175 | groups <= 1 / 12s | a least rate
+groups >= 1 / 12s | groups >= 12s | E0173 | 12s | a rate (1/time)
+groups >= 1 / 12s | groups >= 0/s | E0175 | 0/s | positive
+set: nrender | set: nrendr | E0174 | nrendr | did you mean `nrender`
+1..16 | 16..1 | E0145 | 16..1 | two positive integers
+kind: task-parallel | kind: parallel | E0174 | parallel | task-parallel
+kind: task-parallel, gives | gives | E0171 | C2 | one worker
+C4: {takes | groups: {takes | E0107 | groups | a stream and a module
+modules: | moduls: | E0110 | moduls | did you mean `modules`
+contract: film | contract: Film! | E0113 | Film! | small letters
+";
+
 #[test]
 fn mistakes_are_reported_at_their_places() {
-    // What is replaced in the file, by what; the code; the underlined text; a part of the message or the help.
-    let cases = [
-        ("to: C3, item", "item", "E0170", "pictures", "no module receives"),
-        ("{takes: [groups]}", "{}", "E0171", "groups", "does not take it"),
-        (
-            "gives: {groups: 1/12}",
-            "gives: {}",
-            "E0171",
-            "groups",
-            "does not give it",
-        ),
-        (
-            "takes: [groups]",
-            "takes: [groups, groups]",
-            "E0171",
-            "groups",
-            "exactly one computation",
-        ),
-        (
-            "groups: 1/12",
-            "groups: 0",
-            "E0172",
-            "groups",
-            "no activation sends",
-        ),
-        ("groups: 1/12", "groups: -1", "E0172", "-1", "cannot be negative"),
-        ("groups: 1/12", "groups: 1/0", "E0172", "1/0", "divides by 0"),
-        (
-            "groups: 1/12",
-            "groups: 1e300",
-            "E0172",
-            "1e300",
-            "too many digits",
-        ),
-        ("groups: 1/12", "groups: .inf", "E0120", ".", "expected a value"),
-        ("1244164B", "1244164", "E0173", "1244164", "MiB and Mibit 2^20"),
-        ("1244164B", "1244164Mb", "E0121", "Mb", "there is no unit"),
-        ("1244164B", "12MB/s", "E0173", "12MB/s", "bytes per time"),
-        ("to: C4", "to: C", "E0174", "C", "no module"),
-        (
-            "work: render,",
-            "work: rendr,",
-            "E0174",
-            "rendr",
-            "did you mean `render`",
-        ),
-        (
-            "groups >= 1 / 12s",
-            "group >= 1 / 12s",
-            "E0174",
-            "group",
-            "did you mean `groups`",
-        ),
-        (
-            "groups >= 1 / 12s",
-            "groups <= 1 / 12s",
-            "E0175",
-            "groups <= 1 / 12s",
-            "a least rate",
-        ),
-        (
-            "groups >= 1 / 12s",
-            "groups >= 12s",
-            "E0173",
-            "12s",
-            "a rate (1/time)",
-        ),
-        ("groups >= 1 / 12s", "groups >= 0/s", "E0175", "0/s", "positive"),
-        (
-            "set: nrender",
-            "set: nrendr",
-            "E0174",
-            "nrendr",
-            "did you mean `nrender`",
-        ),
-        ("1..16", "16..1", "E0145", "16..1", "two positive integers"),
-        (
-            "kind: task-parallel",
-            "kind: parallel",
-            "E0174",
-            "parallel",
-            "task-parallel",
-        ),
-        ("kind: task-parallel, ", "", "E0171", "C2", "one worker"),
-        (
-            "  C4: {takes",
-            "  groups: {takes",
-            "E0107",
-            "groups",
-            "a stream and a module",
-        ),
-        ("modules:", "moduls:", "E0110", "moduls", "did you mean `modules`"),
-        (
-            "contract: film",
-            "contract: Film!",
-            "E0113",
-            "Film!",
-            "small letters",
-        ),
-    ];
-    for (replaced, by, code, underlined, text) in cases {
-        let source = FILE.replacen(replaced, by, 1);
-        assert_ne!(source, FILE, "{replaced}");
-        let wrong = rules::contract::Contract::parse(&source).expect_err(by);
-        let rendered = rules::render("contract.yaml", &source, &wrong);
-        let found = wrong.iter().find(|one| one.code == code);
-        let found = found.unwrap_or_else(|| panic!("no {code} for `{by}`:\n{rendered}"));
-        let (span, _) = found.labels[0];
-        assert_eq!(&source[span.start..span.end], underlined, "{rendered}");
-        has(&rendered, &[text]);
-    }
+    has_mistakes(FILE, MISTAKES, |_, source| source);
 }
 
 #[test]

@@ -39,3 +39,23 @@ fn has(text: &str, parts: &[&str]) {
         assert!(text.contains(part), "no `{part}` in:\n{text}");
     }
 }
+
+/// Checks a table of mistakes. A row has what is replaced in the file, by what, the code, the underlined text, and a
+/// part of the message or the help; `more` changes the file further.
+fn has_mistakes(file: &str, rows: &str, more: impl Fn(&str, String) -> String) {
+    for row in rows.lines() {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [replaced, by, code, underlined, text] = cells[..] else {
+            panic!("{row}")
+        };
+        let source = more(by, file.replacen(replaced, by, 1));
+        assert_ne!(source, file, "{replaced}");
+        let wrong = Contract::parse(&source).expect_err(by);
+        let rendered = rules::render("contract.yaml", &source, &wrong);
+        let found = wrong.iter().find(|one| one.code == code);
+        let found = found.unwrap_or_else(|| panic!("no {code} for `{by}`:\n{rendered}"));
+        let (span, _) = found.labels[0];
+        assert_eq!(&source[span.start..span.end], underlined, "{rendered}");
+        has(&rendered, &[text]);
+    }
+}

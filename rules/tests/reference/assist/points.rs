@@ -3,7 +3,7 @@
 use rules::contract::{Contract, ModulePoint, StatedNumber};
 
 use super::capacity::{capacity, used};
-use super::{contract, refused};
+use super::{contract, has_mistakes, refused};
 
 /// Larger pictures take longer to encode, and so does a group of more of them; rendering has a heavy phase.
 const PHASES: &str = "
@@ -142,92 +142,29 @@ fn capacity_and_what_if_take_the_point_that_holds() {
     }
 }
 
+/// What is replaced, by what; the code, the underlined text, and a part of the message.
+const MISTAKES: &str = "\
+{pictures: 1MB} | {picturs: 1MB} | E0174 | picturs | did you mean `pictures`
+{pictures: 1MB} | {pictures: 1s} | E0173 | 1s | `pictures` is bytes
+{pictures: 1MB} | {pictures: 0MB} | E0172 | 0MB | cannot be 0
+{render: 50ms} | {render: 50} | E0173 | 50 | `render` is a time
+pack.groups: 1/6 | pack.groups: 1s | E0173 | 1s | `pack.groups` is a plain number
+pack.groups: 1/6 | pack.group: 1/6 | E0174 | pack.group | there is no stream, module
+pack.groups: 1/6 | render.groups: 1/6 | E0174 | render.groups | no single computation that sends
+ram: 32MB | pictures: 32MB | E0107 | pictures | a property of machines, and a stream
+{render: 50ms} | {encode: 50ms} | E0174 | encode | no single computation whose time
+";
+
 #[test]
 fn conditions_on_what_is_not_there_or_cannot_be_measured_are_refused_at_their_place() {
-    // What is replaced, by what; the code, the underlined text, and a part of the message.
     let several =
         "encode: {computations: {a: {takes: [groups], work: encoding}, b: {}}, place: {machines: small}}";
-    for (replaced, by, code, underlined, text) in [
-        (
-            "{pictures: 1MB}",
-            "{picturs: 1MB}",
-            "E0174",
-            "picturs",
-            "did you mean `pictures`",
+    has_mistakes(PHASES, MISTAKES, |by, source| match by {
+        "{encode: 50ms}" => source.replace(
+            "encode: {takes: [groups], work: encoding, place: {machines: small}}",
+            several,
         ),
-        (
-            "{pictures: 1MB}",
-            "{pictures: 1s}",
-            "E0173",
-            "1s",
-            "`pictures` is bytes",
-        ),
-        (
-            "{pictures: 1MB}",
-            "{pictures: 0MB}",
-            "E0172",
-            "0MB",
-            "cannot be 0",
-        ),
-        (
-            "{render: 50ms}",
-            "{render: 50}",
-            "E0173",
-            "50",
-            "`render` is a time",
-        ),
-        (
-            "pack.groups: 1/6",
-            "pack.groups: 1s",
-            "E0173",
-            "1s",
-            "`pack.groups` is a plain number",
-        ),
-        (
-            "pack.groups: 1/6",
-            "pack.group: 1/6",
-            "E0174",
-            "pack.group",
-            "there is no stream, module",
-        ),
-        (
-            "pack.groups: 1/6",
-            "render.groups: 1/6",
-            "E0174",
-            "render.groups",
-            "no single computation that sends",
-        ),
-        (
-            "ram: 32MB",
-            "pictures: 32MB",
-            "E0107",
-            "pictures",
-            "a property of machines, and a stream",
-        ),
-        (
-            "{render: 50ms}",
-            "{encode: 50ms}",
-            "E0174",
-            "encode",
-            "no single computation whose time",
-        ),
-    ] {
-        let source = PHASES.replacen(replaced, by, 1);
-        let source = match by {
-            "{encode: 50ms}" => source.replace(
-                "encode: {takes: [groups], work: encoding, place: {machines: small}}",
-                several,
-            ),
-            _ => source,
-        };
-        assert_ne!(source, PHASES, "{replaced}");
-        let wrong = Contract::parse(&source).expect_err(by);
-        let rendered = rules::render("contract.yaml", &source, &wrong);
-        let found = wrong.iter().find(|one| one.code == code);
-        let found = found.unwrap_or_else(|| panic!("no {code} for `{by}`:\n{rendered}"));
-        let (span, _) = found.labels[0];
-        assert_eq!(&source[span.start..span.end], underlined, "{rendered}");
-        assert!(rendered.contains(text), "{text}\n{rendered}");
-    }
+        _ => source,
+    });
     assert!(refused(&PHASES.replace("if: {render: 50ms}", "if: 3")).contains("a mapping"));
 }

@@ -331,29 +331,6 @@ require: [A >= 2/s, B >= 3/s"
 }
 
 #[test]
-fn a_large_graph_is_solved_and_scaled_requirements_scale_all_rates() {
-    let mut source = String::from("contract: long\nstreams:\n");
-    let last = 400;
-    for at in 1..=last {
-        source.push_str(&format!("  s{at}: {{from: M{}, to: M{at}}}\n", at - 1));
-    }
-    source.push_str("modules:\n  M0: {gives: {s1: 1}}\n");
-    for at in 1..last {
-        let items = ["1/3", "3", "7/5", "5/7"][at % 4];
-        source.push_str(&format!(
-            "  M{at}: {{takes: [s{at}], gives: {{s{}: {items}}}}}\n",
-            at + 1
-        ));
-    }
-    source.push_str(&format!("  M{last}: {{takes: [s{last}]}}\n"));
-    let one = assessed(&format!("{source}require: [M0 >= 1/s]\n"));
-    let seven = assessed(&format!("{source}require: [M0 >= 7/s]\n"));
-    for (a, b) in one.features.iter().zip(&seven.features) {
-        near!(a.rate * 7.0 => b.rate, 12, "{}", a.feature);
-    }
-}
-
-#[test]
 fn fractions_that_grow_too_large_are_solved_in_floating_point_with_a_residual() {
     let mut source = String::from("contract: growing\nstreams:\n");
     for at in 1..=30 {

@@ -11,12 +11,6 @@ use crate::window::{Begin, Straddle};
 /// or decided.
 pub(super) type Counts = BTreeMap<String, (usize, usize)>;
 
-fn count(counts: &mut Counts, feature: &str, came: bool) {
-    let known = counts.entry(feature.to_string()).or_default();
-    known.0 += 1;
-    known.1 += usize::from(came);
-}
-
 /// Counts each feature of a rule once.
 pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, delivered: &Delivered) {
     let mut features: BTreeMap<String, bool> = BTreeMap::new();
@@ -27,7 +21,7 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
             |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
         delivered.windows.iter().filter(is_it).any(has_value)
     };
-    for window in &rule.windows {
+    for (place, window) in rule.windows.iter().enumerate() {
         let came = closed(&window.name);
         let Some(boundaries) = window.boundaries() else {
             note("window every", came);
@@ -35,33 +29,23 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
         };
         note("window", came);
         let from = |begin: Begin| boundaries.from.contains(&begin);
-        let place = rule.windows.iter().position(|other| other.name == window.name);
-        let of_each = boundaries
-            .begins_at()
-            .is_some_and(|probe| rule.probes[probe].name == "enter");
+        let enters = |probe: usize| rule.probes[probe].name == "enter";
+        let of_each = boundaries.begins_at().is_some_and(enters);
+        let mut keys_of_pairs = boundaries.keys.iter().skip(rule.probes.len());
+        let complete_by_metric = text.contains("complete: {worker: n_") && place == 0;
         for (feature, has) in [
             ("window within", boundaries.within.is_some()),
             ("window deep", window.name == "deep"),
             ("window until", boundaries.until.is_some()),
             ("window chained", from(Begin::Itself)),
             ("window of each process", of_each),
-            (
-                "window keyed by pairs",
-                boundaries
-                    .keys
-                    .iter()
-                    .skip(rule.probes.len())
-                    .any(Option::is_some),
-            ),
+            ("window keyed by pairs", keys_of_pairs.any(Option::is_some)),
             ("window straddle begin", boundaries.straddle == Straddle::Begin),
             ("window straddle split", boundaries.straddle == Straddle::Split),
             ("window straddle drop", boundaries.straddle == Straddle::Drop),
             ("window skip", boundaries.skip > 0),
             ("window complete", !boundaries.complete.is_empty()),
-            (
-                "window complete by metric",
-                text.contains("complete: {worker: n_") && place == Some(0),
-            ),
+            ("window complete by metric", complete_by_metric),
         ] {
             if has {
                 note(feature, came);
@@ -69,8 +53,7 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
         }
         if boundaries.discard.is_some() {
             note("window discard", delivered.dropped.discarded > 0);
-            let by_metric = text.contains("discard: n_") || text.contains("discard: sum(busy_");
-            if by_metric {
+            if text.contains("discard: n_") || text.contains("discard: sum(busy_") {
                 note("window discard by metric", delivered.dropped.discarded > 0);
             }
         }
@@ -79,21 +62,14 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
         let word = metric.name.trim_end_matches(|c: char| c.is_ascii_digit());
         let shown = delivered.windows.iter().flat_map(|window| &window.metrics);
         let mut shown = shown.filter(|(name, _)| *name == metric.name);
-        let timed = rule.windows[metric.window].boundaries().is_none();
-        let word = if timed {
-            format!("timed {word}")
-        } else {
-            word.to_string()
+        let timed = match rule.windows[metric.window].boundaries() {
+            Some(_) => "",
+            None => "timed ",
         };
-        if !rule
-            .windows
-            .iter()
-            .any(|window| metric.name.ends_with(&format!("_{}", window.name)))
-        {
-            note(
-                &format!("metric {word}"),
-                shown.any(|(_, value)| !value.starts_with("none")),
-            );
+        let mut windows = rule.windows.iter();
+        if !windows.any(|window| metric.name.ends_with(&format!("_{}", window.name))) {
+            let has_value = shown.any(|(_, value)| !value.starts_with("none"));
+            note(&format!("metric {timed}{word}"), has_value);
         }
     }
     for (place, tune) in rule.tunes.iter().enumerate() {
@@ -104,32 +80,26 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
             Output::FindingOpened(finding) => finding.tune == place && tune.action.is_none(),
             _ => false,
         });
-        let target = tune
-            .action
-            .as_ref()
-            .map_or("advice".to_string(), |change| change.action.target());
+        let action = tune.action.as_ref();
+        let target = action.map_or("advice".to_string(), |change| change.action.target());
         let word = target.trim_end_matches(|c: char| c.is_ascii_digit());
-        let kind = match tune.trigger {
-            Trigger::Window(window) if rule.windows[window].boundaries().is_none() => "at a tick",
-            Trigger::Window(window)
-                if rule.windows[window]
-                    .boundaries()
-                    .is_some_and(|of| of.within.is_some()) =>
-            {
-                "inside"
-            }
-            _ => "",
-        };
         note(&format!("tune {word}"), said);
-        if !kind.is_empty() {
-            note(&format!("tune {word} {kind}"), said);
+        let Trigger::Window(window) = tune.trigger else {
+            continue;
+        };
+        match rule.windows[window].boundaries() {
+            None => note(&format!("tune {word} at a tick"), said),
+            Some(boundaries) if boundaries.within.is_some() => note(&format!("tune {word} inside"), said),
+            Some(_) => {}
         }
     }
     let by_key = crate::engine::keyed_intake::ByKey::of(rule);
     if (0..rule.probes.len()).any(|probe| by_key.has(probe)) {
         note("folded by nodes", closed("one"));
     }
-    features
-        .iter()
-        .for_each(|(feature, came)| count(counts, feature, *came));
+    for (feature, came) in features {
+        let known = counts.entry(feature).or_default();
+        known.0 += 1;
+        known.1 += usize::from(came);
+    }
 }

@@ -1,7 +1,7 @@
 //! A job whose hits go to one engine, or through nodes to their coordinator.
 
+use super::links::Links;
 use super::streams::{PROCESSES, Sent, facts};
-use super::tree::Tree;
 use super::*;
 use crate::engine::Node;
 use crate::value::{Machine, Subject};
@@ -27,7 +27,7 @@ pub(super) struct Delivery {
     pub(super) nodes: Vec<u32>,
     /// The machine of each process.
     pub(super) machines: Vec<u32>,
-    /// The relays, and the faults of reports and schedules, a digit of base 4 for each.
+    /// The faults of reports and schedules, a digit of base 4 for each.
     pub(super) mischief: Vec<u8>,
     /// The hit after which the agent of its node is replaced by another one.
     pub(super) restart: Option<usize>,
@@ -151,7 +151,7 @@ struct Job {
     nodes: Vec<Node>,
     machines: Vec<u32>,
     of_process: Vec<usize>,
-    tree: Tree,
+    links: Links,
     delivered: Delivered,
 }
 
@@ -180,7 +180,7 @@ impl Job {
             nodes: nodes_there,
             machines: delivery.machines.clone(),
             of_process: nodes.iter().map(|node| *node as usize).collect(),
-            tree: Tree::new(count as usize, &delivery.mischief),
+            links: Links::new(count as usize),
             delivered: Delivered {
                 said: Vec::new(),
                 windows: Vec::new(),
@@ -200,7 +200,7 @@ impl Job {
             node.process_joined(ProcessId(rank), facts(rank), Time(0));
         }
         self.nodes[place] = node;
-        self.tree.forget(place);
+        self.links.forget(place);
     }
 
     /// Observes a measurement of a process, or of its machine.
@@ -234,18 +234,18 @@ impl Job {
     }
 
     fn tick(&mut self, ms: u64, mischief: &mut impl Iterator<Item = u8>) {
-        let mut arrived = self.tree.round(&mut self.nodes, mischief);
+        let mut arrived = self.links.round(&mut self.nodes, mischief);
         if mischief.next() == Some(2) {
             arrived.reverse();
         }
-        for report in arrived.into_iter().flatten() {
+        for report in arrived {
             assert!(self.engine.take_report(report));
         }
         let outputs = self.engine.tick(Time(ms * MS));
         self.delivered.said.extend(outputs);
         self.delivered.windows.extend(self.engine.drain_windows());
         let schedule = self.engine.schedule();
-        self.tree.learn(&schedule, &mut self.nodes, mischief);
+        self.links.learn(&schedule, &mut self.nodes, mischief);
     }
 }
 
@@ -279,7 +279,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     for _ in 0..3 {
         job.tick(200_000, &mut std::iter::empty());
     }
-    assert!(job.tree.is_acknowledged());
+    assert!(job.links.are_empty());
     job.delivered.dropped = job.engine.dropped(RuleId(0));
     job.delivered
 }

@@ -8,10 +8,10 @@ mod features;
 mod formulas;
 mod generated;
 mod job;
+mod links;
 mod live;
 mod partial_sums;
 mod streams;
-mod tree;
 mod windows;
 
 use proptest::prelude::*;
