@@ -115,7 +115,7 @@ slowest:
 measure: process
 experiment: measure
 setup: ebpf process release wheels
-demo: process setup
+demo: measure process setup
 vm: process setup
 ci: deny dist ebpf experiment fuzz minimum process setup slowest twice vm
 attack: ci process

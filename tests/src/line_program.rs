@@ -65,10 +65,9 @@ impl LineProgram {
 
     /// Sends a line that has no answer.
     pub fn send(&mut self, text: &str) -> Outcome {
-        Ok(writeln!(
-            self.input.as_mut().ok_or("its input is closed")?,
-            "{text}"
-        )?)
+        let input = self.input.as_mut().ok_or("its input is closed")?;
+        // One write, for which the program wakes once.
+        Ok(input.write_all(format!("{text}\n").as_bytes())?)
     }
 
     /// Closes its input, at which it ends. Its last lines can be read.

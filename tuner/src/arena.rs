@@ -4,6 +4,8 @@
 //! The first page or pages have code, mapped readable and executable, never writable: they are written from
 //! outside. One more page has data, if the change needs some.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
@@ -68,6 +70,10 @@ impl Arena {
     pub(crate) fn contains(&self, address: Address, length: u64) -> bool {
         let end = self.address.0 + self.size();
         address >= self.address && address.checked_add(length).is_some_and(|last| last.0 <= end)
+    }
+
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.address.0..self.address.0 + self.size()
     }
 
     pub(crate) fn size(&self) -> u64 {

@@ -10,6 +10,7 @@ use iced_x86::Mnemonic;
 use thiserror::Error;
 
 use crate::address::{FileOffset, LinkAddress};
+use crate::frames::Tables;
 use crate::image::{Image, got::Stored};
 use crate::symbol::Function;
 
@@ -34,6 +35,15 @@ pub struct Exits {
     pub elsewhere: Places,
     /// Number of jumps that were not followed: the end of calls that leave by them is not seen.
     pub unknown: usize,
+}
+
+impl Exits {
+    fn places(&mut self, is_elsewhere: bool) -> &mut Places {
+        match is_elsewhere {
+            true => &mut self.elsewhere,
+            false => &mut self.own,
+        }
+    }
 }
 
 /// Instructions that end a call.
@@ -132,7 +142,8 @@ fn bytes_of(image: &Image, function: &Function) -> Result<Vec<u8>, CodeError> {
 #[derive(Debug)]
 pub struct ExitFinder<'a> {
     image: &'a Image,
-    pieces: OnceCell<Pieces>,
+    /// The unwind tables of the file, which list its pieces of code.
+    pieces: OnceCell<Option<Tables>>,
     /// The words through which the file calls functions that never return.
     never_return: OnceCell<BTreeSet<u64>>,
 }
@@ -182,7 +193,10 @@ impl<'a> ExitFinder<'a> {
     }
 
     fn piece_at(&self, address: u64) -> Option<Range<u64>> {
-        self.pieces.get_or_init(|| Pieces::of(self.image)).at(address)
+        let tables = self.pieces.get_or_init(|| Tables::read(self.image)).as_ref()?;
+        let piece = tables.piece_at(LinkAddress(address))?;
+        let piece = piece.start.0..piece.end.0;
+        piece.contains(&address).then_some(piece)
     }
 
     fn code(&self, place: Range<u64>) -> Option<Vec<u8>> {
@@ -250,10 +264,7 @@ impl Walk<'_> {
                     depth: tail.depth_at(jump.to)?,
                 })
             };
-            let places = match is_elsewhere {
-                true => &mut self.found.elsewhere,
-                false => &mut self.found.own,
-            };
+            let places = self.found.places(is_elsewhere);
             let jumps: Option<Vec<LastJump>> = tail.jumps.iter().map(place).collect();
             match jumps.filter(|jumps| tail.is_closed && !jumps.is_empty()) {
                 Some(jumps) => places.jumps.extend(jumps),
@@ -289,10 +300,7 @@ impl Walk<'_> {
         is_elsewhere: bool,
         list: impl Fn(&mut Places) -> &mut Vec<FileOffset>,
     ) {
-        let places = match is_elsewhere {
-            true => &mut self.found.elsewhere,
-            false => &mut self.found.own,
-        };
+        let places = self.found.places(is_elsewhere);
         match self.finder.image.file_offset(LinkAddress(address)) {
             Some(offset) if !list(places).contains(&offset) => list(places).push(offset),
             Some(_) => {}
@@ -347,21 +355,5 @@ impl Walk<'_> {
         self.done.push(place);
         self.take(piece, true);
         true
-    }
-}
-
-/// The pieces of code according to the file's unwind tables.
-#[derive(Debug)]
-struct Pieces(Option<crate::frames::Tables>);
-
-impl Pieces {
-    fn of(image: &Image) -> Pieces {
-        Pieces(crate::frames::Tables::read(image))
-    }
-
-    fn at(&self, address: u64) -> Option<Range<u64>> {
-        let piece = self.0.as_ref()?.piece_at(LinkAddress(address))?;
-        let piece = piece.start.0..piece.end.0;
-        piece.contains(&address).then_some(piece)
     }
 }

@@ -9,8 +9,11 @@
 use std::fmt;
 use std::os::unix::fs::FileExt;
 
+use object::LittleEndian as LE;
+use object::elf::NoteType;
+
 use crate::address::{FileOffset, LinkAddress};
-use crate::elf::{Elf, ImageError};
+use crate::elf::{self, Elf, ImageError};
 use crate::printable::printable_bytes;
 
 /// Bytes of the largest section of notes that is read.
@@ -19,8 +22,9 @@ const NOTES_BYTES_MAX: u64 = 64 << 20;
 const MARKS_MAX: usize = 100_000;
 /// The largest number of arguments of a mark.
 const ARGUMENTS_MAX: usize = 12;
-/// The note's type (NT_STAPSDT).
-const KIND: u32 = 3;
+/// The owner of the notes, and their type (NT_STAPSDT).
+const OWNER: &[u8] = b"stapsdt";
+const KIND: NoteType = NoteType(3);
 
 /// One place of a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,45 +129,11 @@ pub(crate) fn marks(image: &Elf) -> Result<Vec<Mark>, ImageError> {
 
 /// `base` is the current address of the base section that the notes refer to: if the file was moved after it
 /// was linked, that section was moved too.
-fn parse(notes: &[u8], base: Option<LinkAddress>) -> Vec<Mark> {
-    let mut marks = Vec::new();
-    let mut rest = notes;
-    while let Some((note, behind)) = next_note(rest) {
-        rest = behind;
-        if let Note {
-            kind: KIND,
-            owner: b"stapsdt\0",
-            content,
-        } = note
-        {
-            marks.extend(mark(content, base));
-        }
-        if marks.len() == MARKS_MAX {
-            break;
-        }
-    }
-    marks
-}
-
-struct Note<'a> {
-    kind: u32,
-    owner: &'a [u8],
-    content: &'a [u8],
-}
-
-/// Three words (length of the owner, length of the content, type), then both, each padded to four bytes.
-fn next_note(notes: &[u8]) -> Option<(Note<'_>, &[u8])> {
-    let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-    let (owner, content, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
-    let begin = 12_usize.checked_add(owner)?.checked_next_multiple_of(4)?;
-    let end = begin.checked_add(content)?;
-    let note = Note {
-        kind,
-        owner: notes.get(12..12 + owner)?,
-        content: notes.get(begin..end)?,
-    };
-    let behind = end.checked_next_multiple_of(4)?.min(notes.len());
-    Some((note, notes.get(behind..)?))
+fn parse(bytes: &[u8], base: Option<LinkAddress>) -> Vec<Mark> {
+    let own = elf::notes(bytes).filter(|note| note.name() == OWNER && note.n_type(LE) == KIND);
+    own.filter_map(|note| mark(note.desc(), base))
+        .take(MARKS_MAX)
+        .collect()
 }
 
 fn mark(content: &[u8], base: Option<LinkAddress>) -> Option<Mark> {
@@ -389,7 +359,7 @@ mod tests {
             .chain(texts.bytes())
             .collect();
         let mut note = Vec::new();
-        for word in [8, content.len() as u32, KIND] {
+        for word in [8, content.len() as u32, KIND.0] {
             note.extend(word.to_le_bytes());
         }
         note.extend(b"stapsdt\0");

@@ -14,7 +14,7 @@ use crate::link_map;
 use crate::maps::{self, Mapping, MapsError};
 use crate::memory::{Memory, MemoryError};
 use crate::module::{self, Images, Module, ModuleError};
-use crate::process::{Pid, Process, ProcessError};
+use crate::process::{Pid, Process, ProcessError, auxiliary};
 use crate::symbol::Function;
 
 /// Attempts, and the pause between them, to read a process that has no program during an exec.
@@ -215,19 +215,8 @@ pub(crate) fn read_maps(pid: Pid) -> Result<Vec<Mapping>, SpaceError> {
 /// The module that the kernel started: the one with the program headers named in the auxiliary vector.
 /// Without AT_PHDR (since Linux 2.2), the first module by address.
 fn entry_module(pid: Pid, modules: &[Module]) -> Option<usize> {
-    const AT_PHDR: u64 = 3;
     let vector = fs::read(pid.proc_path("auxv")).unwrap_or_default();
-    let (pairs, _) = vector.as_chunks::<16>();
-    let word = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .rev()
-            .fold(0u64, |word, byte| word << 8 | u64::from(*byte))
-    };
-    let headers = pairs
-        .iter()
-        .find(|pair| word(&pair[..8]) == AT_PHDR)
-        .map(|pair| Address(word(&pair[8..])));
+    let headers = auxiliary(&vector, libc::AT_PHDR).map(Address);
     let by_headers = headers.and_then(|headers| modules.iter().position(|module| module.contains(headers)));
     by_headers.or_else(|| (!modules.is_empty()).then_some(0))
 }

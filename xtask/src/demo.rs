@@ -5,16 +5,18 @@
 //! on a node do. The figures at the end are LAMMPS's own (its step and CPU columns), not the agent's. The job
 //! and the agent always end with the demo. Processes are started and ended by the harness of the tests.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tuneagent_e2e::agent;
 use tuneagent_e2e::job::{Job, Waiting};
 use tuneagent_e2e::lammps::{self, Thermo};
 
 use crate::Result;
+use crate::measure::{self, stats::figure};
 use crate::process::{run, shown};
 use crate::setup::{self, Purpose};
 
@@ -30,9 +32,9 @@ const SETTLED: Duration = Duration::from_secs(5);
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
     crate::only_flags("demo", flags, &["--yes"])?;
-    let root = crate::root();
     setup::bring(&[Purpose::Build, Purpose::Demo], flags.contains(&"--yes"))?;
-    let agent = build(&root)?;
+    measure::build_agent(&crate::root())?;
+    let agent = agent::binary().map_err(|problem| problem.to_string())?;
     let interrupted = catch_interrupts()?;
 
     let job = lammps::start(Waiting::Spinning, RANKS, STEPS).map_err(|problem| problem.to_string())?;
@@ -52,19 +54,6 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     stop_if(&interrupted).and(session)?;
     wait_for_line_after(&job, left + ALONE, &interrupted)?;
     conclude(&lammps::thermo(&job.lines.all()), first, came, left)
-}
-
-/// Builds the release that a user would install. TUNEAGENT_BIN names another one, as in the tests.
-fn build(root: &Path) -> Result<PathBuf> {
-    if let Some(given) = std::env::var_os("TUNEAGENT_BIN") {
-        return Ok(PathBuf::from(given));
-    }
-    println!("building tuneagent (release)");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "tuneagent"])
-        .current_dir(root))?;
-    Ok(crate::target_folder(root).join("release/tuneagent"))
 }
 
 /// The agent is in our process group and gets Ctrl-C, too. It detaches, and then we end the job.
@@ -144,13 +133,4 @@ fn conclude(lines: &[Thermo], first: Instant, came: Instant, left: Instant) -> R
         );
     }
     Ok(())
-}
-
-/// Three digits, which is the accuracy of these measurements.
-fn figure(value: f64) -> String {
-    if value < 100.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
 }

@@ -94,9 +94,7 @@ fn docs(flags: &[&str]) -> Result<()> {
         "test --quiet --package tuneagent-page --lib -- schema::",
     ];
     tests.into_iter().try_for_each(|words| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = std::process::Command::new(cargo);
-        command.args(words.split_whitespace()).current_dir(root());
+        let mut command = process::cargo(&root(), words);
         process::run(command.env("TUNEAGENT_UPDATE", "1"))
     })
 }

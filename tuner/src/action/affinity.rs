@@ -11,8 +11,7 @@ use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::{ActionError, Cause};
 use crate::journal::{
-    ActionRecord, JournalChange, Mechanism, Outcome, RevertOutcome, Status, ThreadAffinities, ThreadCpus,
-    WriteHold,
+    ActionRecord, JournalChange, Outcome, RevertOutcome, Status, ThreadAffinities, ThreadCpus, WriteHold,
 };
 use crate::process::Pid;
 use crate::ptrace;
@@ -27,7 +26,6 @@ const OTHER_CPUS: &str = "other CPUs";
 impl Writer {
     /// Binds all threads to `cpus`, including those that start meanwhile. Later ones inherit it.
     pub fn affinity(&mut self, cpus: &CpuList, reason: Reason) -> Result<ActionReceipt, WriterError> {
-        let started = clock::monotonic_ns();
         let at = clock::now();
         let pid = self.process().pid;
         let refused = |why: String| ActionError::Affinity {
@@ -60,23 +58,14 @@ impl Writer {
         let change = self.announce(ActionRecord::Affinity(action), reason, at.clone())?;
         let bound = bind_all(pid, |_| &wanted).inspect_err(|_| give_back(&had));
         (self.hooks.after_write)();
-        let mechanism = Mechanism::Plain;
         let outcome = match &bound {
             Ok(()) => Outcome::Applied,
             Err(error) => Outcome::NotWritten(error.to_string()),
         };
-        self.record_outcome(change, outcome.clone(), Some(WriteHold::PLAIN))?;
+        self.record_outcome(change, outcome, Some(WriteHold::PLAIN))?;
         bound?;
-        Ok(ActionReceipt {
-            change,
-            text,
-            outcome: ActionOutcome::InForce,
-            mechanism,
-            hold_ns: 0,
-            passage: None,
-            at,
-            duration_ns: clock::monotonic_ns().saturating_sub(started),
-        })
+        let outcome = ActionOutcome::InForce;
+        Ok(ActionReceipt::new(change, text, outcome, WriteHold::PLAIN, at))
     }
 
     /// Restores the previous CPUs of every thread that still has ours; a younger thread gets those that the

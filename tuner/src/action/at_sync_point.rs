@@ -31,7 +31,6 @@ pub(crate) struct CallAtSyncPoint {
     reverts: bool,
     prepared: Arc<PreparedCall>,
     at: clock::Instant,
-    started_ns: u64,
     entered: Option<Entered>,
 }
 
@@ -107,7 +106,6 @@ impl Writer {
         reason: Reason,
         sync: SyncPoint,
     ) -> Result<CallAtSyncPoint, WriterError> {
-        let started_ns = clock::monotonic_ns();
         let at = clock::now();
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
@@ -121,14 +119,12 @@ impl Writer {
             reverts: false,
             prepared,
             at,
-            started_ns,
             entered: None,
         })
     }
 
     /// Announces that a call made at a sync point is going to be reverted there.
     pub(crate) fn announce_inverse(&mut self, change: u64) -> Result<CallAtSyncPoint, WriterError> {
-        let started_ns = clock::monotonic_ns();
         let at = clock::now();
         let known = self.in_force(change)?;
         let ActionRecord::Call(action) = &known.intent.action else {
@@ -146,7 +142,6 @@ impl Writer {
             reverts: true,
             prepared,
             at,
-            started_ns,
             entered: None,
         })
     }
@@ -252,7 +247,7 @@ impl Writer {
             hold_ns: entered.hold_ns,
             ..passage
         };
-        let hold = Some(WriteHold::at(Mechanism::Stop, passage));
+        let hold = WriteHold::at(Mechanism::Stop, passage);
         let left = || ActionError::Left {
             pid: prepared.process.pid,
             call: prepared.action.symbol.clone(),
@@ -260,14 +255,14 @@ impl Writer {
         let is_left = matches!(state, CallState::Left(_)) && call.reverts;
         let outcome = match state.answer(&prepared.action) {
             None if is_left || matches!(state, CallState::NotMade) => {
-                self.abandon_call(call, &left().to_string(), hold)?;
+                self.abandon_call(call, &left().to_string(), Some(hold))?;
                 return Err(left().into());
             }
             None => ActionOutcome::Running,
             Some(answer) => {
                 match call.reverts {
-                    false => self.record_answer(call.change, &prepared.action, answer, hold)?,
-                    true => self.record_revert(call.change, RevertOutcome::Reverted, false, hold)?,
+                    false => self.record_answer(call.change, &prepared.action, answer, Some(hold))?,
+                    true => self.record_revert(call.change, RevertOutcome::Reverted, false, Some(hold))?,
                 }
                 if matches!(state, CallState::Returned(_)) {
                     self.leave(&prepared.action.arena, entered.tid, &prepared.setup);
@@ -275,16 +270,14 @@ impl Writer {
                 answer.outcome(&prepared.action)
             }
         };
-        Ok(ActionReceipt {
-            change: call.change,
-            text: format!("call {}", prepared.plan.text),
+        let text = format!("call {}", prepared.plan.text);
+        Ok(ActionReceipt::new(
+            call.change,
+            text,
             outcome,
-            mechanism: Mechanism::Stop,
-            hold_ns: passage.hold_ns,
-            passage: Some(passage),
-            at: call.at.clone(),
-            duration_ns: clock::monotonic_ns().saturating_sub(call.started_ns),
-        })
+            hold,
+            call.at.clone(),
+        ))
     }
 }
 

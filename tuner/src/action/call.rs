@@ -87,7 +87,6 @@ impl Writer {
     /// its time, the receipt has no outcome, the call continues, and [`Writer::reconcile`] records its result
     /// later.
     pub fn call(&mut self, request: CallRequest, reason: Reason) -> Result<ActionReceipt, WriterError> {
-        let started = clock::monotonic_ns();
         let at = clock::now();
         let space = self.space()?;
         let plan = CallPlan::new(&space, request)?;
@@ -95,16 +94,8 @@ impl Writer {
         let change = self.announce(ActionRecord::Call(action.clone()), reason, at.clone())?;
         let called = self.carry_out(change, &action, &plan, &setup, &memory)?;
         let outcome = self.returned(change, &action, &called, &setup)?;
-        Ok(ActionReceipt {
-            change,
-            text: format!("call {}", plan.text),
-            outcome,
-            mechanism: Mechanism::HoldThread,
-            hold_ns: nanoseconds(called.hold),
-            passage: None,
-            at,
-            duration_ns: clock::monotonic_ns().saturating_sub(started),
-        })
+        let text = format!("call {}", plan.text);
+        Ok(ActionReceipt::new(change, text, outcome, hold(called.hold), at))
     }
 
     /// Records what a call returned, and unmaps its memory.
@@ -259,10 +250,9 @@ impl Writer {
     /// Unmaps the memory of a call after the thread has left it. If that fails now, a later sweep does it.
     pub(super) fn leave(&self, arena: &Arena, tid: i32, setup: &RemoteSetup) {
         let process = self.process();
-        let range = arena.address.0..arena.address.0 + arena.size();
         let _ = ptrace::apart(|| {
             let memory = ProcessMemory::open(process.pid)?;
-            let inside = |view: &StackView| view.is_in_the_way_of(&range);
+            let inside = |view: &StackView| view.is_in_the_way_of(&arena.range());
             let work = |mut thread: crate::remote::Worker<'_>| {
                 thread.unmap(arena)?;
                 thread.end()
@@ -362,11 +352,10 @@ impl Writer {
         setup: &RemoteSetup,
         memory: &ProcessMemory,
     ) -> Result<bool, ActionError> {
-        let range = arena.address.0..arena.address.0 + arena.size();
         let process = self.process();
         let found = ptrace::apart(|| {
             let stopped = ptrace::Stopped::all(process, remote::STOP_WAIT)?;
-            remote::in_the_way(&stopped, memory, &setup.gate, &range)
+            remote::in_the_way(&stopped, memory, &setup.gate, arena)
         })?;
         Ok(found.is_some())
     }
@@ -556,13 +545,15 @@ pub(super) fn shown(returns: ReturnType, word: u64) -> String {
         ReturnType::Pointer => format!("{word:#x}"),
         ReturnType::Value(ValueType::Bool) => (word & 0xff != 0).to_string(),
         ReturnType::Value(of) => {
-            let value =
-                Bytes::new(&word.to_le_bytes()[..of.size()]).map(|bytes| Value::from_bytes(of, bytes));
-            value
-                .and_then(Result::ok)
-                .map_or_else(|| format!("{word:#x}"), |value| value.to_string())
+            typed(of, word).map_or_else(|| format!("{word:#x}"), |value| value.to_string())
         }
     }
+}
+
+/// A returned word as a value of this type.
+pub(super) fn typed(of: ValueType, word: u64) -> Option<Value> {
+    let bytes = Bytes::new(&word.to_le_bytes()[..of.size()])?;
+    Value::from_bytes(of, bytes).ok()
 }
 
 pub(super) fn hold(hold: Duration) -> WriteHold {

@@ -8,10 +8,10 @@
 
 use std::time::Duration;
 
-use plan::{Argument, Bytes, CallRequest, FunctionName, Invocation, ReturnType, Value};
+use plan::{Argument, CallRequest, FunctionName, Invocation, ReturnType};
 
 use super::arguments::of_value;
-use super::call::CallPlan;
+use super::call::{CallPlan, typed};
 use super::progress::CallState;
 use crate::error::ActionError;
 use crate::journal::{ActionRecord, CallRecord, InverseRecord, JournalChange, PrecedingCall, RevertOutcome};
@@ -86,9 +86,7 @@ fn constant(invocation: Invocation) -> Result<CallRequest, ActionError> {
 /// The value that a function returned as bits.
 fn value(returns: ReturnType, word: u64) -> Argument {
     let typed = match returns {
-        ReturnType::Value(of) => {
-            Bytes::new(&word.to_le_bytes()[..of.size()]).and_then(|bytes| Value::from_bytes(of, bytes).ok())
-        }
+        ReturnType::Value(of) => typed(of, word),
         ReturnType::Pointer | ReturnType::Nothing | ReturnType::IfKnown => None,
     };
     typed.map_or(Argument::Integer(word.cast_signed()), of_value)

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::{ActionError, Cause};
 use crate::foreign;
 use crate::image::{Image, ImageError};
-use crate::journal::{ActionRecord, CallRecord, Mechanism, Outcome, RevertOutcome, Status};
+use crate::journal::{ActionRecord, CallRecord, Outcome, RevertOutcome, Status};
 use crate::place::ProcessMemory;
 use crate::process::Process;
 use crate::space::AddressSpace;
@@ -27,7 +27,6 @@ pub(super) const UNLOAD_RETURNS: ReturnType = ReturnType::Value(ValueType::I32);
 
 impl Writer {
     pub fn load(&mut self, path: &str, wait_ms: u64, reason: Reason) -> Result<ActionReceipt, WriterError> {
-        let started = clock::monotonic_ns();
         let at = clock::now();
         check(self.process(), path)?;
         let space = self.space()?;
@@ -55,16 +54,14 @@ impl Writer {
             ActionOutcome::Returned { .. } => ActionOutcome::InForce,
             outcome => outcome,
         };
-        Ok(ActionReceipt {
+        let hold = call::hold(called.hold);
+        Ok(ActionReceipt::new(
             change,
-            text: format!("load {path}"),
+            format!("load {path}"),
             outcome,
-            mechanism: Mechanism::HoldThread,
-            hold_ns: call::nanoseconds(called.hold),
-            passage: None,
+            hold,
             at,
-            duration_ns: clock::monotonic_ns().saturating_sub(started),
-        })
+        ))
     }
 
     /// Unloads a library, unless a change in force needs it.
@@ -208,18 +205,17 @@ fn check(process: &Process, path: &str) -> Result<(), ActionError> {
 mod tests {
     use std::error::Error as _;
     use std::io;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
+
+    use tuneagent_e2e::line_program::LineProgram;
 
     use super::*;
 
     #[test]
     fn a_library_that_cannot_be_opened_keeps_the_number_of_the_system_error() {
-        let waiting = Command::new("cat").stdin(Stdio::piped()).spawn();
-        let mut child = waiting.expect("cat starts");
-        let process = Process::open(child.id().cast_signed()).expect("the child is ours");
+        let cat = LineProgram::start(&mut Command::new("cat")).expect("cat starts");
+        let process = Process::open(cat.pid().cast_signed()).expect("the child is ours");
         let error = check(&process, "/no/such/library.so").expect_err("it is not there");
-        drop(child.stdin.take());
-        child.wait().expect("cat ends");
         let text = error.to_string();
         assert!(
             text.ends_with("as the process sees it: No such file or directory (os error 2)"),

@@ -53,10 +53,9 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use at_sync_point::{CallAtSyncPoint, Reached};
 
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 pub use crate::error::ActionError;
-use crate::journal::Reason;
-use crate::journal::{ActionRecord, JournalChange, Mechanism, RevertOutcome};
+use crate::journal::{ActionRecord, JournalChange, Mechanism, Reason, RevertOutcome, WriteHold};
 use crate::space::AddressSpace;
 use crate::sync::HoldStatistics;
 use crate::writer::{Writer, WriterError};
@@ -96,6 +95,22 @@ pub struct ActionReceipt {
     pub at: Instant,
     /// Nanoseconds from the first inspection to the last record.
     pub duration_ns: u64,
+}
+
+impl ActionReceipt {
+    /// The receipt of an action that began at `at` and is over now.
+    fn new(change: u64, text: String, outcome: ActionOutcome, hold: WriteHold, at: Instant) -> ActionReceipt {
+        ActionReceipt {
+            change,
+            text,
+            outcome,
+            mechanism: hold.mechanism,
+            hold_ns: hold.hold_ns,
+            passage: hold.passage,
+            duration_ns: clock::monotonic_ns().saturating_sub(at.monotonic_ns),
+            at,
+        }
+    }
 }
 
 impl Writer {

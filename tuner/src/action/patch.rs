@@ -28,7 +28,6 @@ use crate::writer::{Writer, WriterError};
 impl Writer {
     /// Changes code, or the tables through which functions are called.
     pub fn patch(&mut self, request: &PatchRequest, reason: Reason) -> Result<ActionReceipt, WriterError> {
-        let started = clock::monotonic_ns();
         let at = clock::now();
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
         let (space, memory) = self.space_and_memory()?;
@@ -66,16 +65,8 @@ impl Writer {
         };
         let hold = WriteHold::of(mechanism, nanoseconds(held));
         self.record_outcome(change, Outcome::Applied, Some(hold))?;
-        Ok(ActionReceipt {
-            change,
-            text: plan.patch.symbol,
-            outcome: ActionOutcome::InForce,
-            mechanism,
-            hold_ns: hold.hold_ns,
-            passage: None,
-            at,
-            duration_ns: clock::monotonic_ns().saturating_sub(started),
-        })
+        let text = plan.patch.symbol;
+        Ok(ActionReceipt::new(change, text, ActionOutcome::InForce, hold, at))
     }
 
     /// Restores the old bytes where ours are still in place, and unmaps our memory.
@@ -137,13 +128,15 @@ impl Writer {
     /// Unmaps memory of ours that no change in force needs, left by a crash or because a thread was in it.
     /// Keeps that of a call that the program left by a jump.
     pub(crate) fn sweep(&mut self, space: &AddressSpace) -> Result<(), WriterError> {
-        let finished = |change: &JournalChange| {
-            let by_call = matches!(
+        let is_call = |change: &JournalChange| {
+            matches!(
                 change.intent.action,
                 ActionRecord::Call(_) | ActionRecord::Load(_)
-            );
+            )
+        };
+        let finished = |change: &JournalChange| {
             matches!(change.status, Status::Failed | Status::Reverted | Status::Done)
-                || (by_call && !matches!(change.status, Status::Pending))
+                || (is_call(change) && !matches!(change.status, Status::Pending))
         };
         // A call that reverts a change still uses its memory, which alone has the result.
         let reverting = |change: &JournalChange| match change.status {
@@ -152,11 +145,7 @@ impl Writer {
         };
         let memory = ProcessMemory::open(self.process().pid).map_err(ActionError::from)?;
         let of_change = |change: &JournalChange| {
-            let is_call = matches!(
-                change.intent.action,
-                ActionRecord::Call(_) | ActionRecord::Load(_)
-            );
-            let memory = &memory;
+            let (is_call, memory) = (is_call(change), &memory);
             let is_needed = move |arena: &Arena| is_call && progress::may_come_back(memory, arena);
             [change.intent.action.arena().copied(), reverting(change)]
                 .into_iter()

@@ -73,13 +73,7 @@ fn originals<'a>(view: &View<'a>, units: Vec<usize>, name: &str) -> Found<(Vec<u
                 };
                 if fits(&own) || fits(&linked) {
                     let shown = linked.or(own).map(|text| spelling::demangle(&text));
-                    found.push((
-                        EntryRef {
-                            unit: Rc::clone(unit),
-                            offset: entry.offset(),
-                        },
-                        shown.unwrap_or_default(),
-                    ));
+                    found.push((EntryRef::of(unit, entry), shown.unwrap_or_default()));
                 }
             }
             Ok(None::<()>)

@@ -22,7 +22,7 @@ pub fn lines(image: &DebugFile, addresses: &[LinkAddress]) -> Result<Vec<Option<
         return Ok(found);
     };
     let view = View::new(image, &info)?;
-    for (unit, wanted) in units_with(&view, addresses)? {
+    for (unit, wanted) in units_around(&view, addresses)? {
         let Some(unit) = view.skeleton(unit)? else {
             continue;
         };
@@ -36,7 +36,7 @@ pub fn lines(image: &DebugFile, addresses: &[LinkAddress]) -> Result<Vec<Option<
 }
 
 /// The units whose ranges include one of the addresses, each with the indices of these addresses.
-fn units_with(view: &View<'_>, addresses: &[LinkAddress]) -> Found<Vec<(usize, Vec<usize>)>> {
+pub(super) fn units_around(view: &View<'_>, addresses: &[LinkAddress]) -> Found<Vec<(usize, Vec<usize>)>> {
     let mut units = Vec::new();
     for (number, head) in view.heads.iter().enumerate() {
         let unit = view.main.unit(*head)?;

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::file::DebugFile;
 use super::view::{Entry, EntryRef, Found, Loaded, View};
 use super::walk::{self, Leaf};
-use super::{StepError, ValueKind, VariableType, leaf_type, units_with};
+use super::{StepError, ValueKind, VariableType, leaf_type, lines, units_with};
 use crate::address::LinkAddress;
 use crate::elf::ImageError;
 use crate::path::PathStep;
@@ -275,7 +275,9 @@ fn with_function<T>(
     let mut found = function_in(&view, &units_with(&view, &[address])?, address)?;
     if found.is_none() {
         // The entry of a function in several pieces does not have the address itself.
-        found = function_in(&view, &view.units_around(address.0)?, address)?;
+        let around = lines::units_around(&view, &[address])?;
+        let around: Vec<usize> = around.into_iter().map(|(unit, _)| unit).collect();
+        found = function_in(&view, &around, address)?;
     }
     found.map(|function| take(&view, &function)).transpose()
 }
@@ -283,10 +285,7 @@ fn with_function<T>(
 fn function_in<'a>(view: &View<'a>, units: &[usize], address: LinkAddress) -> Found<Option<EntryRef<'a>>> {
     view.search(units, |unit, entry, _| {
         let is_it = entry.tag() == gimli::DW_TAG_subprogram && entry_address(unit, entry)? == Some(address.0);
-        Ok(is_it.then(|| EntryRef {
-            unit: Rc::clone(unit),
-            offset: entry.offset(),
-        }))
+        Ok(is_it.then(|| EntryRef::of(unit, entry)))
     })
 }
 
@@ -376,10 +375,7 @@ fn is_by_reference<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<bool> {
 
 /// The signature of a function in the syntax of its language.
 pub(super) fn signature<'a>(view: &View<'a>, unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> Found<String> {
-    let function = EntryRef {
-        unit: Rc::clone(unit),
-        offset: entry.offset(),
-    };
+    let function = EntryRef::of(unit, entry);
     let returned = view.type_text(view.type_of(unit, entry)?.as_ref())?;
     let entries = parameter_entries(&function)?;
     let mut taken = Vec::new();

@@ -66,22 +66,6 @@ impl<'a> View<'a> {
         (place.unit.part == Part::Main).then_some(offset.0 as u64)
     }
 
-    /// The units whose ranges include this address.
-    pub(super) fn units_around(&self, address: u64) -> Found<Vec<usize>> {
-        let mut units = Vec::new();
-        for (number, head) in self.heads.iter().enumerate() {
-            let unit = self.main.unit(*head)?;
-            let mut ranges = self.main.unit_ranges(&unit)?;
-            while let Some(range) = ranges.next()? {
-                if range.begin <= address && address < range.end {
-                    units.push(number);
-                    break;
-                }
-            }
-        }
-        Ok(units)
-    }
-
     /// The offsets of the name in the string tables, including ends of longer names; `None` if there are too
     /// many.
     fn string_places(&self, name: &str) -> Option<Words> {

@@ -39,8 +39,6 @@ pub(super) struct Loaded<'a> {
     pub(super) unit: Unit<Slice<'a>>,
     pub(super) name: String,
     pub(super) is_fortran: bool,
-    /// The one type that a type unit describes.
-    type_at: Option<UnitOffset>,
 }
 
 /// An entry, by its place.
@@ -51,6 +49,13 @@ pub(super) struct EntryRef<'a> {
 }
 
 impl<'a> EntryRef<'a> {
+    pub(super) fn of(unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> EntryRef<'a> {
+        EntryRef {
+            unit: Rc::clone(unit),
+            offset: entry.offset(),
+        }
+    }
+
     pub(super) fn entry(&self) -> Found<Entry<'a>> {
         self.unit.unit.entry(self.offset)
     }
@@ -205,12 +210,6 @@ impl<'a> View<'a> {
                 .map(|name| printable_bytes(name.slice()))
                 .unwrap_or_default(),
             is_fortran: language.is_some_and(is_fortran),
-            type_at: match unit.header.type_() {
-                UnitType::Type { type_offset, .. } | UnitType::SplitType { type_offset, .. } => {
-                    Some(type_offset)
-                }
-                _ => None,
-            },
             unit,
         });
         self.known.borrow_mut().insert(key, Rc::clone(&loaded));
@@ -245,14 +244,13 @@ impl<'a> View<'a> {
         let Some(dwarf) = &self.supplementary else {
             return Ok(None);
         };
-        if self.supplementary_heads.get().is_none() {
-            _ = self.supplementary_heads.set(headers(dwarf)?);
-        }
-        let heads = self
-            .supplementary_heads
-            .get()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let heads = match self.supplementary_heads.get() {
+            Some(heads) => heads,
+            None => {
+                let heads = headers(dwarf)?;
+                self.supplementary_heads.get_or_init(|| heads)
+            }
+        };
         self.at(Part::Supplementary, dwarf, heads, offset)
     }
 
@@ -295,28 +293,25 @@ impl<'a> View<'a> {
                 None => return Ok(None),
             },
         };
-        let skeleton = part.is_some().then_some(&from.unit);
+        // The one type that the unit describes.
+        let (UnitType::Type { type_offset, .. } | UnitType::SplitType { type_offset, .. }) = head.type_()
+        else {
+            return Ok(None);
+        };
         let mut unit = dwarf.unit(head)?;
-        if let Some(skeleton) = skeleton {
-            unit.copy_relocated_attributes(skeleton);
+        if part.is_some() {
+            unit.copy_relocated_attributes(&from.unit);
         }
         let unit = Loaded {
             part: Part::Types(part),
             dwarf,
             name: String::new(),
             is_fortran: false,
-            type_at: match head.type_() {
-                UnitType::Type { type_offset, .. } | UnitType::SplitType { type_offset, .. } => {
-                    Some(type_offset)
-                }
-                _ => None,
-            },
             unit,
         };
-        let unit = Rc::new(unit);
-        Ok(unit.type_at.map(|offset| EntryRef {
-            unit: Rc::clone(&unit),
-            offset,
+        Ok(Some(EntryRef {
+            unit: Rc::new(unit),
+            offset: type_offset,
         }))
     }
 

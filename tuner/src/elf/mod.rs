@@ -19,6 +19,7 @@ use crate::address::{FileOffset, LinkAddress};
 
 mod read;
 
+pub(crate) use read::notes;
 use read::{FileReader, compression, decompress, old_compression, refuse_large, string_at};
 
 /// Bytes of the largest section that is read. Debug information has its own bound.

@@ -11,6 +11,7 @@ use memchr::memmem::Finder;
 use object::LittleEndian as LE;
 use object::elf;
 use object::pod::{self, Pod};
+use object::read::elf::{Note, NoteIterator};
 use object::read::{CompressedData, CompressionFormat};
 
 use super::{BuildId, ImageError, Section, Segment};
@@ -23,6 +24,9 @@ pub(super) fn string_at(strings: &[u8], at: u64) -> Option<String> {
     let end = rest.iter().position(|byte| *byte == 0)?;
     Some(printable_bytes(&rest[..end]))
 }
+
+/// Names and contents of notes are padded to this number of bytes.
+const NOTES_ALIGNMENT: u64 = 4;
 
 /// Bytes of a segment of notes in which the build id is searched.
 const NOTES_BYTES_MAX: u64 = 1 << 20;
@@ -263,23 +267,21 @@ pub(super) fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> O
         .flatten()
 }
 
-/// The range of the build id in a block of notes: each is three words (name length, content length, type),
-/// then the name and the content, both padded to four bytes.
-fn find_build_id(notes: &[u8]) -> Option<Range<usize>> {
-    let mut at = 0;
-    let word =
-        |at: usize| Some(u32::from_le_bytes(notes.get(at..at.checked_add(4)?)?.try_into().ok()?) as usize);
-    loop {
-        let (name_size, size, kind) = (word(at)?, word(at + 4)?, word(at + 8)?);
-        let name = at + 12..(at + 12).checked_add(name_size)?;
-        let start = name.end.checked_next_multiple_of(4)?;
-        let content = start..start.checked_add(size)?;
-        notes.get(content.clone())?;
-        if kind == elf::NT_GNU_BUILD_ID.0 as usize && notes.get(name)? == b"GNU\0" {
-            return Some(content);
-        }
-        at = content.end.checked_next_multiple_of(4)?;
-    }
+type ElfNote<'a> = Note<'a, elf::FileHeader64<LE>>;
+
+/// The notes of a section or segment, up to the first damaged one.
+pub(crate) fn notes(bytes: &[u8]) -> impl Iterator<Item = ElfNote<'_>> {
+    let notes = NoteIterator::new(LE, NOTES_ALIGNMENT, bytes);
+    notes.into_iter().flatten().map_while(Result::ok)
+}
+
+/// The range of the build id in a block of notes.
+fn find_build_id(bytes: &[u8]) -> Option<Range<usize>> {
+    let is_it =
+        |note: &ElfNote<'_>| note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID;
+    let id = notes(bytes).find(is_it)?.desc();
+    let start = id.as_ptr().addr() - bytes.as_ptr().addr();
+    Some(start..start + id.len())
 }
 
 #[cfg(test)]

@@ -317,8 +317,7 @@ pub(crate) fn unmap_held(
     gate: &Gate,
     arena: &Arena,
 ) -> Result<HeldResult<()>, ActionError> {
-    let range = arena.address.0..arena.address.0 + arena.size();
-    if let Some(why) = in_the_way(stopped, memory, gate, &range)? {
+    if let Some(why) = in_the_way(stopped, memory, gate, arena)? {
         return Ok(HeldResult::Hindered(why));
     }
     let (mut last, mut forbidden) = (None, None);
@@ -341,16 +340,16 @@ pub(crate) fn unmap_held(
     }
 }
 
-/// Why the code in `range` must not be changed, given that all threads are held.
+/// Why an arena must not be unmapped, given that all threads are held: a thread is in it, or returns to it.
 pub(crate) fn in_the_way(
     stopped: &Stopped,
     memory: &ProcessMemory,
     gate: &Gate,
-    range: &Range<u64>,
+    arena: &Arena,
 ) -> Result<Option<String>, ActionError> {
     for thread in stopped.threads() {
         let view = StackView::of(thread, memory, gate)?;
-        if let Some(why) = view.is_in_the_way_of(range) {
+        if let Some(why) = view.is_in_the_way_of(&arena.range()) {
             return Ok(Some(why));
         }
     }

@@ -67,7 +67,7 @@ impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stoppi
                 since_ns: held.since_ns,
                 until: Instant::now() + STOP_WAIT,
             };
-            match request_stop(pid, held) {
+            match HeldThread::request_stop(pid, held.thread.cast_signed()) {
                 Ok(thread) => stopping.thread = Some(thread),
                 Err(error) => {
                     stopping.report(Err(error));
@@ -77,11 +77,6 @@ impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stoppi
             Then::Watch(Box::new(stopping))
         })
     }
-}
-
-/// Requests the held thread to stop.
-pub(crate) fn request_stop(pid: Pid, held: &ThreadAtSync) -> Result<HeldThread, PtraceError> {
-    HeldThread::request_stop(pid, held.thread.cast_signed())
 }
 
 impl<T, W> Stopping<T, W> {

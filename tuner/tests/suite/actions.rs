@@ -4,14 +4,16 @@
 use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
 use tuneagent_e2e::needs::is_long;
 use tuner::ActionOutcome;
-use tuner::journal::{Mechanism, Reason, RevertOutcome, Status};
+use tuner::journal::{Mechanism, Reason, Status};
 
-use crate::underload::{FINE, Load, QUIET, argument, call, insert, patch, remove, replace, result};
+use crate::programs::{fails, fails_with};
+use crate::underload::{
+    Load, QUIET, argument, call, insert, patch, remove, replace, result, take_back, try_call, try_patch,
+};
 
 #[test]
 fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let cases = [
         ("back_i8(-128)", "-128"),
@@ -33,60 +35,54 @@ fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
         ("libpart:part_work(8)", "41"),
     ];
     for (text, wanted) in cases {
-        let receipt = writer
-            .call(call(text, None), Reason::default())
-            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        let receipt =
+            try_call(&mut writer, call(text, None)).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(result(&receipt), wanted, "{text}");
         assert_eq!(receipt.mechanism, Mechanism::HoldThread);
         assert!(receipt.hold_ns > 0);
     }
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code, "no trace is left");
+    load.has_its_first_code("no trace is left");
     assert!(
         writer
             .changes()
             .iter()
             .all(|change| change.status == Status::Done)
     );
-    let error = writer.revert(1).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "change 1 is not in force: it is done, and cannot be reverted"
+    fails_with(
+        writer.revert(1),
+        "change 1 is not in force: it is done, and cannot be reverted",
     );
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
 fn functions_are_replaced_by_a_jump_and_come_back() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let receipt = patch(&mut writer, &replace("sort_a", "sort_b"));
     assert_eq!((receipt.change, receipt.mechanism), (1, Mechanism::HoldAll));
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
-    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
-    assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code);
-    assert_eq!(load.ends(), FINE);
+    take_back(&mut writer, 1);
+    load.is_as_at_first();
+    load.ends_well();
 }
 
 #[test]
 fn imported_functions_are_replaced_by_the_words_through_which_they_are_called() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let receipt = patch(&mut writer, &replace("part_work", "part_other"));
     assert_eq!((receipt.mechanism, receipt.hold_ns), (Mechanism::Plain, 0));
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code, "no code was changed");
+    load.has_its_first_code("no code was changed");
     writer.revert(1).unwrap();
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
 fn calls_are_removed_in_one_function_or_everywhere() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     for within in [Some("step"), None] {
         let receipt = patch(&mut writer, &remove("log_state", within));
@@ -94,14 +90,13 @@ fn calls_are_removed_in_one_function_or_everywhere() {
         writer.revert(receipt.change).unwrap();
         assert_eq!(load.runs(), QUIET);
     }
-    assert_eq!(load.code(), code);
-    assert_eq!(load.ends(), FINE);
+    load.has_its_first_code("");
+    load.ends_well();
 }
 
 #[test]
 fn calls_are_inserted_where_a_function_is_entered_and_where_it_returns() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let cases = [
         ("step", Moment::Entry),
@@ -119,20 +114,16 @@ fn calls_are_inserted_where_a_function_is_entered_and_where_it_returns() {
             QUIET.replace("noted=0", "noted=1"),
             "{into} {place:?}"
         );
-        assert_eq!(
-            writer.revert(receipt.change).unwrap().outcome,
-            RevertOutcome::Reverted
-        );
+        take_back(&mut writer, receipt.change);
         assert_eq!(load.runs(), QUIET, "{into} {place:?}");
-        assert_eq!(load.code(), code, "{into} {place:?}");
+        load.has_its_first_code(&format!("{into} {place:?}"));
     }
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
 fn arguments_are_changed_before_the_body_runs() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let cases = [
         (2, "64KiB", "size=4096", "size=65536"),
@@ -149,8 +140,8 @@ fn arguments_are_changed_before_the_body_runs() {
         writer.revert(receipt.change).unwrap();
         assert_eq!(load.runs(), QUIET, "{value}");
     }
-    assert_eq!(load.code(), code);
-    assert_eq!(load.ends(), FINE);
+    load.has_its_first_code("");
+    load.ends_well();
 }
 
 #[test]
@@ -161,22 +152,18 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
         arguments: vec![Argument::Variable(variable.to_owned())],
         ..call(function, None)
     };
-    let receipt = writer.call(with("back_i64", "knob"), Reason::default()).unwrap();
+    let receipt = try_call(&mut writer, with("back_i64", "knob")).unwrap();
     assert_eq!(
         (receipt.text.as_str(), result(&receipt).as_str()),
         ("call back_i64(knob)", "1")
     );
-    let receipt = writer.call(with("back_f64", "knob"), Reason::default()).unwrap();
+    let receipt = try_call(&mut writer, with("back_f64", "knob")).unwrap();
     assert_eq!(result(&receipt), "2", "as the parameter wants it");
     for (variable, wanted) in [
         ("nobody", "has no variable `nobody`"),
         ("steps", "cannot be passed: it is not a number"),
     ] {
-        let error = writer
-            .call(with("back_i64", variable), Reason::default())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(wanted), "{variable}: {error}");
+        fails(try_call(&mut writer, with("back_i64", variable)), wanted);
     }
     let inserted = PatchRequest::InsertCall {
         function: "back_i64".into(),
@@ -184,13 +171,12 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
         into: "log_state".into(),
         place: Moment::Entry,
     };
-    let error = writer
-        .patch(&inserted, Reason::default())
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("only constants can be passed here"), "{error}");
+    fails(
+        try_patch(&mut writer, &inserted),
+        "only constants can be passed here",
+    );
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
@@ -221,10 +207,7 @@ fn threads_are_bound_and_get_back_what_each_had() {
         .unwrap();
     assert_eq!(cpus(&load), ["0"]);
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(
-        writer.revert(receipt.change).unwrap().outcome,
-        RevertOutcome::Reverted
-    );
+    take_back(&mut writer, receipt.change);
     assert_eq!(cpus(&load), before);
     let error = writer
         .affinity(&"1023".parse().unwrap(), Reason::default())
@@ -234,13 +217,12 @@ fn threads_are_bound_and_get_back_what_each_had() {
             || error.to_string().contains("CPU 1023: the process may use only"),
         "{error}"
     );
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
 fn code_that_must_not_be_patched_is_refused_with_the_reason() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let cases = [
         (replace("tiny", "sort_b"), "it takes 1 bytes, a jump takes 5"),
@@ -280,33 +262,28 @@ fn code_that_must_not_be_patched_is_refused_with_the_reason() {
         ),
     ];
     for (request, why) in cases {
-        match writer.patch(&request, Reason::default()) {
+        match try_patch(&mut writer, &request) {
             Err(error) => assert!(error.to_string().contains(why), "{request:?}: {error}"),
             Ok(receipt) => panic!("{request:?}: {receipt:?}"),
         }
     }
     patch(&mut writer, &replace("sort_a", "sort_b"));
-    let error = writer
-        .patch(&argument("sort_a", 0, "1"), Reason::default())
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "change 1 is in force in the same code: revert that first"
+    fails_with(
+        try_patch(&mut writer, &argument("sort_a", 0, "1")),
+        "change 1 is in force in the same code: revert that first",
     );
     writer.revert(1).unwrap();
-    assert!(load.code() == code);
-    assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
+    load.is_as_at_first();
+    load.ends_well();
 }
 
 #[test]
 fn a_call_that_takes_longer_goes_on_and_is_found_later() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let mut request = call("slow(700)", None);
     request.wait_ms = 20;
-    let receipt = writer.call(request, Reason::default()).unwrap();
+    let receipt = try_call(&mut writer, request).unwrap();
     assert_eq!(receipt.outcome, ActionOutcome::Running);
     assert_eq!(writer.changes()[0].status, Status::Pending);
     // The main thread executes our sleep first and answers afterwards.
@@ -314,19 +291,16 @@ fn a_call_that_takes_longer_goes_on_and_is_found_later() {
     writer.reconcile().unwrap();
     assert_eq!(writer.changes()[0].status, Status::Done);
     assert_eq!(writer.changes()[0].returned, Some(700));
-    assert_eq!(load.code(), code);
-    assert_eq!(load.ends(), FINE);
+    load.has_its_first_code("");
+    load.ends_well();
 }
 
 #[test]
 fn a_program_with_signals_that_never_rest_is_tuned_too() {
     let mut load = or_skip!(Load::with(&["signals"], &["-g"]));
-    let code = load.code();
     let mut writer = load.writer();
     for round in 0..if is_long() { 5 } else { 2 } {
-        let receipt = writer
-            .call(call(&format!("back_i32({round})"), None), Reason::default())
-            .unwrap();
+        let receipt = try_call(&mut writer, call(&format!("back_i32({round})"), None)).unwrap();
         assert_eq!(result(&receipt), round.to_string());
         let inserted = patch(
             &mut writer,
@@ -337,8 +311,7 @@ fn a_program_with_signals_that_never_rest_is_tuned_too() {
         writer.revert(replaced.change).unwrap();
         writer.revert(inserted.change).unwrap();
     }
-    assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code);
+    load.is_as_at_first();
     assert!(load.ends().starts_with("errors=0"));
 }
 
@@ -347,14 +320,11 @@ fn a_program_without_openmp_states_no_size_of_a_team() {
     let load = or_skip!(Load::start());
     let value = Expression::parse("min(original, 1)").unwrap();
     let request = PatchRequest::SetTeamSize { value };
-    let error = load.writer().patch(&request, Reason::default()).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("calls no function to which the size of a team is stated"),
-        "{error}"
+    fails(
+        load.writer().patch(&request, Reason::default()),
+        "calls no function to which the size of a team is stated",
     );
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
@@ -362,8 +332,7 @@ fn arguments_of_a_function_without_debug_information_need_their_type() {
     let mut load = or_skip!(Load::with(&[], &[]));
     let mut writer = load.writer();
     let mut request = argument("send_block", 1, "100");
-    let error = writer.patch(&request, Reason::default()).unwrap_err();
-    assert!(error.to_string().contains("state the argument's type"), "{error}");
+    fails(try_patch(&mut writer, &request), "state the argument's type");
     let PatchRequest::SetArgument { value_type, .. } = &mut request else {
         unreachable!()
     };
@@ -372,20 +341,19 @@ fn arguments_of_a_function_without_debug_information_need_their_type() {
     let receipt = patch(&mut writer, &request);
     assert_eq!(load.runs(), QUIET.replace("size=4096", "size=100"));
     writer.revert(receipt.change).unwrap();
-    let receipt = writer
-        .call(
-            call("back_f64(1.5)", Some(ReturnType::Value(ValueType::F64))),
-            Reason::default(),
-        )
-        .unwrap();
+    let receipt = try_call(
+        &mut writer,
+        call("back_f64(1.5)", Some(ReturnType::Value(ValueType::F64))),
+    )
+    .unwrap();
     assert_eq!(result(&receipt), "3");
     let arguments = vec![Argument::Text("xyz".to_owned())];
     let request = CallRequest {
         arguments,
         ..call("back_pointer", Some(ReturnType::Pointer))
     };
-    assert!(result(&writer.call(request, Reason::default()).unwrap()).starts_with("0x"));
-    assert_eq!(load.ends(), FINE);
+    assert!(result(&try_call(&mut writer, request).unwrap()).starts_with("0x"));
+    load.ends_well();
 }
 
 #[test]
@@ -395,11 +363,10 @@ fn a_thread_in_a_signal_handler_calls_nothing_and_another_does() {
     assert_eq!(load.program.say("handler"), "inside");
     let mut request = call("back_i32(7)", None);
     request.thread = Some(load.program.pid());
-    let error = writer.call(request, Reason::default()).unwrap_err();
-    assert!(error.to_string().contains("runs a signal handler"), "{error}");
-    let receipt = writer.call(call("back_i32(7)", None), Reason::default()).unwrap();
+    fails(try_call(&mut writer, request), "runs a signal handler");
+    let receipt = try_call(&mut writer, call("back_i32(7)", None)).unwrap();
     assert_eq!(result(&receipt), "7");
     assert_eq!(load.program.say("go"), "left");
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }

@@ -1,6 +1,7 @@
 //! Sessions of the actuator process: its actions, and its end.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,12 @@ use std::time::{Duration, Instant};
 use plan::{Value, ValueType};
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tuner::actuator::{
-    ActuatorClient, ActuatorRefusalKind, ClientError, GetCommand, Hello, SetCommand, SetWarmUp,
+    ActuatorClient, ActuatorRefusalKind, ClientError, GetCommand, Hello, Refusal, SetCommand, SetWarmUp,
 };
-use tuner::journal::{RevertOutcome, StateDir, Status};
+use tuner::journal::{History, RevertOutcome, StateDir, Status};
 use tuner::{Author, Pid};
 
-use crate::programs::{Program, Workshop, skip, writes_back};
+use crate::programs::{Program, Workshop, fails, skip, variables, writes_back};
 
 pub(crate) struct Setting {
     pub(crate) workshop: Workshop,
@@ -25,8 +26,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// `variables` as a running process. Skips if another process than its parent may not inspect it.
     pub(crate) fn new() -> Option<Setting> {
-        let workshop = Workshop::open()?;
-        let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
+        let (workshop, program) = variables()?;
         let setting = Setting { workshop, program };
         let (mut session, _process) = setting.session(false, &[]);
         match session.get(setting.read("knob")) {
@@ -41,8 +41,7 @@ impl Setting {
     /// A program that has opened a library with a variable, and closes it on command.
     pub(crate) fn with_library() -> Option<Setting> {
         let mut setting = Setting::new()?;
-        let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
-        let library = setting.workshop.build("library.c", "liba.so", &flags);
+        let library = setting.workshop.library("liba.so", 1, "view", &[]);
         let opener = setting.workshop.build("opener.c", "opener", &["-ldl"]);
         setting.program = Program::start(&opener, &[&library])?;
         Some(setting)
@@ -50,17 +49,18 @@ impl Setting {
 
     /// A program that forks. Without PIE, so its variables have the same addresses after exec.
     pub(crate) fn forking() -> Option<Setting> {
-        let mut setting = Setting::new()?;
-        let forker = setting.workshop.build("forker.c", "forker", &["-g", "-no-pie"]);
-        setting.program = Program::start(&forker, &[])?;
-        Some(setting)
+        Setting::of("forker", &["-g", "-no-pie"])
     }
 
     /// A program that forks worker processes.
     pub(crate) fn with_workers() -> Option<Setting> {
+        Setting::of("workers", &["-g"])
+    }
+
+    fn of(name: &str, flags: &[&str]) -> Option<Setting> {
         let mut setting = Setting::new()?;
-        let workers = setting.workshop.build("workers.c", "workers", &["-g"]);
-        setting.program = Program::start(&workers, &[])?;
+        let path = setting.workshop.build(&format!("{name}.c"), name, flags);
+        setting.program = Program::start(&path, &[])?;
         Some(setting)
     }
 
@@ -85,6 +85,11 @@ impl Setting {
         }
     }
 
+    /// Value of `knob`, as a session reads it.
+    fn reads(&self, session: &mut ActuatorClient) -> Option<Value> {
+        session.get(self.read("knob")).unwrap().value()
+    }
+
     pub(crate) fn write(&self, variable: &str, value: &str) -> SetCommand {
         self.write_in(self.pid(), variable, value)
     }
@@ -102,13 +107,31 @@ impl Setting {
         }
     }
 
+    /// The journal of the program.
+    pub(crate) fn history(&self) -> History {
+        StateDir::at(self.state()).history(self.pid()).unwrap()
+    }
+
     pub(crate) fn status(&self, change: u64) -> Status {
-        StateDir::at(self.state())
-            .history(self.pid())
-            .unwrap()
-            .change(change)
-            .unwrap()
-            .status
+        self.history().change(change).unwrap().status
+    }
+
+    /// Checks the value of `knob` in the program, and the status of the first change.
+    #[track_caller]
+    pub(crate) fn ends_with(&mut self, knob: &str, status: Status) {
+        assert_eq!(
+            (self.program.sees("knob").as_str(), self.status(1)),
+            (knob, status)
+        );
+    }
+}
+
+/// The refusal of a request, which must be refused.
+#[track_caller]
+pub(crate) fn refusal<T: Debug>(result: Result<T, ClientError>) -> Refusal {
+    match result {
+        Err(ClientError::Refused(refusal)) => refusal,
+        result => panic!("{result:?}"),
     }
 }
 
@@ -181,8 +204,7 @@ fn nothing_else_is_requested_while_a_set_that_was_sent_has_no_receipt() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     let sent = session.send_set(setting.write("knob", "11")).unwrap();
-    let early = session.get(setting.read("knob"));
-    assert!(matches!(early, Err(ClientError::OutOfStep)), "{early:?}");
+    refused!(session.get(setting.read("knob")), ClientError::OutOfStep);
     let receipt = session.receipt(sent).unwrap();
     assert_eq!(receipt.change, Some(1));
     assert_eq!(setting.program.sees("knob"), "11");
@@ -277,8 +299,7 @@ fn a_set_that_is_warmed_up_writes_nothing_but_to_a_file_without_a_name_and_leave
         session.expect(Duration::ZERO, Some(like)).unwrap();
     }
     // Requests are answered in order, so all warm-ups are done now.
-    let value = session.get(setting.read("knob")).unwrap().value();
-    assert_eq!(value, Some(Value::I32(11)));
+    assert_eq!(setting.reads(&mut session), Some(Value::I32(11)));
     assert_eq!(setting.program.sees("knob"), "11");
     assert_eq!(journals(&setting), before);
     // Lines of the two warm-ups with a valid value.
@@ -314,10 +335,7 @@ fn a_set_that_is_warmed_up_first_of_all_opens_nothing() {
     session
         .expect(Duration::ZERO, Some(SetWarmUp::of(setting.write("knob", "14"))))
         .unwrap();
-    assert_eq!(
-        session.get(setting.read("knob")).unwrap().value(),
-        Some(Value::I32(13))
-    );
+    assert_eq!(setting.reads(&mut session), Some(Value::I32(13)));
 }
 
 #[test]
@@ -341,12 +359,7 @@ fn a_debugger_that_came_since_the_last_write_is_found_before_the_next() {
     let Some(mut tracer) = Program::try_start(&tracer, &[pid.as_ref()], &[]) else {
         return skip("a process that is not the parent may not debug it");
     };
-    match session.set(setting.write("knob", "12")) {
-        Err(ClientError::Refused(refusal)) => {
-            assert!(refusal.message.contains("is traced by process"), "{refusal}");
-        }
-        result => panic!("{result:?}"),
-    }
+    fails(session.set(setting.write("knob", "12")), "is traced by process");
     tracer.end();
     session.set(setting.write("knob", "13")).unwrap();
     assert_eq!(setting.program.sees("knob"), "13");
@@ -378,23 +391,20 @@ fn a_debugger_that_comes_after_a_write_was_expected_is_found_within_milliseconds
 fn a_refusal_says_why_and_the_session_goes_on() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
-    let mut refused = |command| match session.set(command) {
-        Err(ClientError::Refused(refusal)) => refusal,
-        result => panic!("{result:?}"),
-    };
-    assert_eq!(
-        refused(setting.write("nothing", "1")).kind,
-        ActuatorRefusalKind::NotFound
-    );
-    assert_eq!(
-        refused(setting.write("own", "1")).kind,
-        ActuatorRefusalKind::Refused
-    );
-    let refusal = refused(setting.write("byte", "300"));
-    assert_eq!(refusal.message, "300 does not fit into u8, which holds 0 to 255");
     let mut reused = setting.write("knob", "1");
     reused.pid.start_time += 1;
-    assert_eq!(refused(reused).kind, ActuatorRefusalKind::Ended);
+    for (command, kind) in [
+        (setting.write("nothing", "1"), ActuatorRefusalKind::NotFound),
+        (setting.write("own", "1"), ActuatorRefusalKind::Refused),
+        (reused, ActuatorRefusalKind::Ended),
+    ] {
+        assert_eq!(refusal(session.set(command)).kind, kind);
+    }
+    let too_large = refusal(session.set(setting.write("byte", "300")));
+    assert_eq!(
+        too_large.message,
+        "300 does not fit into u8, which holds 0 to 255"
+    );
     session.set(setting.write("knob", "12")).unwrap();
     assert_eq!(setting.program.sees("knob"), "12");
 }
@@ -408,11 +418,8 @@ fn when_the_agent_dies_every_change_is_taken_back() {
     session.confirm(setting.pid(), 1).unwrap();
     drop(session);
     assert!(process.wait().unwrap().success());
-    assert_eq!(
-        (setting.program.sees("knob"), setting.program.sees("rate")),
-        ("10".into(), "1.5".into())
-    );
-    assert_eq!(setting.status(1), Status::Reverted);
+    assert_eq!(setting.program.sees("rate"), "1.5");
+    setting.ends_with("10", Status::Reverted);
 }
 
 #[test]
@@ -450,11 +457,7 @@ fn the_signals_that_end_a_session_do_not_end_the_actuator() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         kill_process(RawPid::from_child(&process), signal).unwrap();
     }
-    assert_eq!(
-        session.get(setting.read("knob")).unwrap().value(),
-        Some(Value::I32(11)),
-        "it still answers"
-    );
+    assert_eq!(setting.reads(&mut session), Some(Value::I32(11)));
     drop(session);
     assert!(process.wait().unwrap().success());
     assert_eq!(setting.program.sees("knob"), "10");
@@ -466,22 +469,11 @@ fn a_second_session_is_shown_the_writer_but_may_read() {
     let (mut first, _first) = setting.session(false, &[]);
     first.set(setting.write("knob", "11")).unwrap();
     let (mut second, _second) = setting.session(false, &[]);
-    match second.set(setting.write("knob", "12")) {
-        Err(ClientError::Refused(refusal)) => {
-            assert_eq!(refusal.kind, ActuatorRefusalKind::Busy);
-            assert!(
-                refusal
-                    .message
-                    .contains(&format!("process {} of ", first.actuator)),
-                "{refusal}"
-            );
-        }
-        result => panic!("{result:?}"),
-    }
-    assert_eq!(
-        second.get(setting.read("knob")).unwrap().value(),
-        Some(Value::I32(11))
-    );
+    let refusal = refusal(second.set(setting.write("knob", "12")));
+    assert_eq!(refusal.kind, ActuatorRefusalKind::Busy);
+    let writer = format!("process {} of ", first.actuator);
+    assert!(refusal.message.contains(&writer), "{refusal}");
+    assert_eq!(setting.reads(&mut second), Some(Value::I32(11)));
 }
 
 #[test]
@@ -491,12 +483,7 @@ fn a_program_that_ended_does_not_keep_the_session_from_ending() {
     let write = setting.write("knob", "11");
     session.set(write.clone()).unwrap();
     setting.program.end();
-    match session.set(write) {
-        Err(ClientError::Refused(refusal)) => {
-            assert_eq!(refusal.kind, ActuatorRefusalKind::Ended, "{refusal}")
-        }
-        result => panic!("{result:?}"),
-    }
+    assert_eq!(refusal(session.set(write)).kind, ActuatorRefusalKind::Ended);
     let summary = session.shutdown().unwrap();
     assert!(summary.reverted.is_empty() && summary.failed.is_empty() && summary.kept.is_empty());
     assert!(process.wait().unwrap().success());
@@ -512,12 +499,7 @@ fn a_remembered_variable_is_forgotten_with_its_library() {
         assert_eq!(session.get(read.clone()).unwrap().value(), Some(Value::I32(1)));
     }
     setting.program.say("close");
-    match session.get(read) {
-        Err(ClientError::Refused(refusal)) => {
-            assert_eq!(refusal.kind, ActuatorRefusalKind::NotFound, "{refusal}")
-        }
-        result => panic!("{result:?}"),
-    }
+    assert_eq!(refusal(session.get(read)).kind, ActuatorRefusalKind::NotFound);
 }
 
 #[test]
@@ -527,10 +509,7 @@ fn a_line_that_is_too_long_ends_the_session_with_everything_taken_back() {
     session.set(setting.write("knob", "11")).unwrap();
     let mut long = setting.write("knob", "12");
     long.why = vec!["1".repeat(tuner::actuator::REQUEST_BYTES_MAX)];
-    assert!(
-        matches!(session.set(long), Err(ClientError::Io(_))),
-        "not even sent"
-    );
+    refused!(session.set(long), ClientError::Io(_));
     drop(session);
     process.wait().unwrap();
     assert_eq!(setting.program.sees("knob"), "10");

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use plan::{Value, ValueType};
 use tuner::{Location, VariableError, WritablePlace, WritablePlaceError, WriterError};
 
-use crate::programs::{Program, Workshop, skip};
+use crate::programs::{Program, Workshop, fails, skip, variables_with};
 
 fn library(workshop: &Workshop, flags: &[&str]) {
-    let common = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"];
-    workshop.build("library.c", "libknob.so", &[&common, flags].concat());
+    workshop.library("libknob.so", 1, "library_view", flags);
 }
 
 fn user(workshop: &Workshop, flags: &[&str]) -> PathBuf {
@@ -45,16 +44,22 @@ fn a_variable_that_the_program_copied_is_written_in_the_copy() {
     }
 }
 
+/// Starts a program whose variable is in this module, writes it, and checks that the program and the library
+/// see the value.
+fn is_written_in(workshop: &Workshop, program: &mut Program, module: &str) -> Location {
+    let location = program.find("knob").unwrap();
+    assert_eq!(location.module.file_name(), module);
+    write(workshop, program, &location, 42);
+    assert_eq!(program.say("?"), "program=42 library=42");
+    location
+}
+
 #[test]
 fn a_variable_that_the_program_reaches_through_its_got_is_written_in_the_library() {
     let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
     let mut program = or_skip!(Program::start(&user(&workshop, &["-fPIC"]), &[]));
-    let location = program.find("knob").unwrap();
-    assert_eq!(location.module.file_name(), "libknob.so");
-    assert!(location.is_confirmed);
-    write(&workshop, &program, &location, 42);
-    assert_eq!(program.say("?"), "program=42 library=42");
+    assert!(is_written_in(&workshop, &mut program, "libknob.so").is_confirmed);
 }
 
 #[test]
@@ -62,10 +67,7 @@ fn a_variable_that_the_program_defines_too_is_the_programs() {
     let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
     let mut program = or_skip!(Program::start(&user(&workshop, &["-DDEFINES=7"]), &[]));
-    let location = program.find("knob").unwrap();
-    assert_eq!(location.module.file_name(), "user");
-    write(&workshop, &program, &location, 42);
-    assert_eq!(program.say("?"), "program=42 library=42");
+    is_written_in(&workshop, &mut program, "user");
 }
 
 #[test]
@@ -78,12 +80,8 @@ fn a_library_that_uses_its_own_in_spite_of_the_programs_makes_two_variables() {
             matches!(program.find("knob"), Err(VariableError::Ambiguous { .. })),
             "{flags:?}"
         );
-        write(
-            &workshop,
-            &program,
-            &program.find_in("libknob", "knob").unwrap(),
-            42,
-        );
+        let of_library = program.find_in("libknob", "knob").unwrap();
+        write(&workshop, &program, &of_library, 42);
         assert_eq!(program.say("?"), "program=7 library=42", "{flags:?}");
         write(&workshop, &program, &program.find_in("user", "knob").unwrap(), 43);
         assert_eq!(program.say("?"), "program=43 library=42");
@@ -91,40 +89,19 @@ fn a_library_that_uses_its_own_in_spite_of_the_programs_makes_two_variables() {
 }
 
 #[test]
-fn of_two_libraries_the_one_that_is_searched_first_has_the_variable() {
+fn of_two_libraries_the_one_that_is_searched_first_or_preloaded_has_the_variable() {
     let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
-    workshop.build(
-        "library.c",
-        "libfirst.so",
-        &["-shared", "-fPIC", "-DVALUE=9", "-DVIEW=other_view"],
-    );
-    let path = workshop.build(
-        "user.c",
-        "user",
-        &["-L.", "-fPIC", "-Wl,--no-as-needed", "-lfirst", "-lknob"],
-    );
-    let mut program = or_skip!(Program::start(&path, &[]));
-    assert_eq!(program.say("?"), "program=9 library=9");
-    let location = program.find("knob").unwrap();
-    assert_eq!(location.module.file_name(), "libfirst.so");
-    write(&workshop, &program, &location, 42);
-    assert_eq!(program.say("?"), "program=42 library=42");
-}
-
-#[test]
-fn a_preloaded_definition_comes_before_the_librarys() {
-    let workshop = or_skip!(Workshop::open());
-    library(&workshop, &[]);
-    let preload = ["-shared", "-fPIC", "-DVALUE=9", "-DVIEW=other_view"];
-    let preload = workshop.build("library.c", "libfirst.so", &preload);
+    let first = workshop.library("libfirst.so", 9, "other_view", &[]);
+    let both = ["-L.", "-fPIC", "-Wl,--no-as-needed", "-lfirst", "-lknob"];
+    let path = workshop.build("user.c", "both", &both);
+    let searched_first = or_skip!(Program::start(&path, &[]));
     let path = user(&workshop, &["-fPIC"]);
-    let mut program = or_skip!(Program::start_with(&path, &[], &[("LD_PRELOAD", &preload)]));
-    assert_eq!(program.say("?"), "program=9 library=9");
-    let location = program.find("knob").unwrap();
-    assert_eq!(location.module.file_name(), "libfirst.so");
-    write(&workshop, &program, &location, 42);
-    assert_eq!(program.say("?"), "program=42 library=42");
+    let preloaded = or_skip!(Program::start_with(&path, &[], &[("LD_PRELOAD", &first)]));
+    for mut program in [searched_first, preloaded] {
+        assert_eq!(program.say("?"), "program=9 library=9");
+        is_written_in(&workshop, &mut program, "libfirst.so");
+    }
 }
 
 #[test]
@@ -141,8 +118,7 @@ fn a_static_program_has_its_variables_too() {
 }
 
 fn twins(workshop: &Workshop) -> [PathBuf; 2] {
-    [("liba.so", "-DVALUE=1"), ("libb.so", "-DVALUE=2")]
-        .map(|(name, value)| workshop.build("library.c", name, &["-shared", "-fPIC", value, "-DVIEW=view"]))
+    [("liba.so", 1), ("libb.so", 2)].map(|(name, value)| workshop.library(name, value, "view", &[]))
 }
 
 #[test]
@@ -183,8 +159,7 @@ fn a_static_variable_of_the_program_is_not_passed_over_for_a_librarys() {
     let [a, _] = twins(&workshop);
     let path = workshop.build("opener.c", "opener", &["-ldl", "-DPRIVATE=5"]);
     let mut program = or_skip!(Program::start(&path, &[&a]));
-    let error = program.find("knob").unwrap_err();
-    assert!(error.to_string().contains("(static in opener.c)"), "{error}");
+    fails(program.find("knob"), "(static in opener.c)");
     write(
         &workshop,
         &program,
@@ -196,11 +171,7 @@ fn a_static_variable_of_the_program_is_not_passed_over_for_a_librarys() {
 
 #[test]
 fn a_name_that_is_no_variable_is_refused_with_what_it_is() {
-    let workshop = or_skip!(Workshop::open());
-    let program = or_skip!(Program::start(
-        &workshop.build("variables.c", "variables", &[]),
-        &[]
-    ));
+    let (_workshop, program) = or_skip!(variables_with(&[]));
     refused!(program.find("own"), VariableError::ThreadLocal { .. });
     refused!(program.find("nothing"), VariableError::NotFound { .. });
     refused!(
@@ -223,15 +194,9 @@ fn a_library_with_a_changed_file_is_not_written() {
     let id = location.module.build_id().unwrap().to_string();
     let path = workshop.path().join("libknob.so");
     let bytes = std::fs::read(&path).unwrap();
-    let shown = |at: &usize| {
-        bytes[*at..]
-            .iter()
-            .take(20)
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-            == id
-    };
-    let place = (0..bytes.len()).find(shown).unwrap();
+    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let place = bytes.windows(20).position(|bytes| hexadecimal(bytes) == id);
+    let place = place.unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[!bytes[place]], place as u64).unwrap();
     refused!(

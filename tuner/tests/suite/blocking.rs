@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use plan::CallRequest;
 use tuneagent_e2e::wait::{SOON, wait_until};
-use tuner::journal::Reason;
 use tuner::{HeldThread, Stopped, Writer};
 
 use crate::programs::{Program, Workshop};
-use crate::underload::{call, patch, replace, result, take_back};
+use crate::underload::{call, patch, replace, result, take_back, try_call};
 
 const USR2: i32 = 12;
 const WINCH: i32 = 28;
@@ -154,7 +153,7 @@ fn no_call_of_the_program_fails_because_its_thread_calls_a_function_for_us() {
             thread: Some(tid),
             ..call("f(1)", None)
         };
-        let called = writer.call(request, Reason::default());
+        let called = try_call(&mut writer, request);
         assert_eq!(
             result(&called.unwrap_or_else(|error| panic!("{kind}: {error}"))),
             "4"

@@ -1,13 +1,15 @@
 //! Calls at a sync point: cases in which they are not made, and the journal's entries. The rendezvous is that
 //! of the testee and holds no thread; the agent's tests use the real one, as root.
 
-use plan::{Action, CallRequest, Invocation};
+use plan::{Action, CallRequest};
 use tuneagent_e2e::wait::{SOON, wait_for};
 use tuner::ActionReceipt;
-use tuner::actuator::{ActCommand, ActuatorClient, ArmActCommand, ClientError};
+use tuner::actuator::{ActCommand, ActuatorClient, ArmActCommand};
 use tuner::journal::{Reason, Status};
 
-use crate::actuator::Setting;
+use crate::actuator::{Setting, refusal};
+use crate::programs::fails;
+use crate::underload;
 
 fn at_main(setting: &Setting, action: Action, within_ms: u64) -> ArmActCommand {
     ArmActCommand {
@@ -23,14 +25,9 @@ fn at_main(setting: &Setting, action: Action, within_ms: u64) -> ArmActCommand {
 }
 
 fn call(text: &str) -> Action {
-    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
     Action::Call(CallRequest {
-        function,
-        arguments,
-        returns: None,
         wait_ms: 1_000,
-        thread: None,
-        inverse: plan::Inverse::Unstated,
+        ..underload::call(text, None)
     })
 }
 
@@ -62,8 +59,7 @@ fn a_call_is_not_made_if_its_point_is_missed_and_the_journal_has_the_reason() {
         let setting = or_skip!(Setting::new());
         let (mut session, _process) = setting.session(false, &["sync", how]);
         session.arm_act(at_main(&setting, call("getpid()"), 100)).unwrap();
-        let error = collect(&mut session).unwrap_err();
-        assert!(error.contains(wanted), "{how}: {error}");
+        fails(collect(&mut session), wanted);
         assert_eq!(setting.status(1), Status::Failed, "{how}");
     }
 }
@@ -96,10 +92,8 @@ fn a_call_that_waits_is_let_go_by_word_and_with_the_session() {
 #[test]
 fn only_a_call_has_a_place_and_only_where_something_can_hold_the_program() {
     let setting = or_skip!(Setting::new());
-    let refused = |session: &mut ActuatorClient, action| match session.arm_act(at_main(&setting, action, 100))
-    {
-        Err(ClientError::Refused(refusal)) => refusal.message,
-        other => panic!("{other:?}"),
+    let refused = |session: &mut ActuatorClient, action| {
+        refusal(session.arm_act(at_main(&setting, action, 100))).message
     };
     let (mut session, _process) = setting.session(false, &["sync", "never"]);
     let affinity = Action::Affinity(plan::Affinity::Cpus("0".parse().unwrap()));

@@ -7,11 +7,11 @@ use plan::{Action, Literal, Moment};
 use tuneagent_e2e::needs::is_long;
 use tuner::Address;
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
-use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
+use tuner::journal::{ActionRecord, Reason, Status};
 
 use crate::{
     actuator::{Setting, session},
-    underload::{Load, QUIET, argument, call, insert, invertible, remove, replace},
+    underload::{Load, QUIET, argument, call, insert, invertible, remove, replace, take_back},
 };
 
 /// Initial level of each thread.
@@ -87,7 +87,7 @@ fn is_held(load: &mut Load, action: &ActionRecord) -> Option<bool> {
 }
 
 /// Checks the state that the next writer finds, and that it reverts everything.
-pub(crate) fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
+pub(crate) fn check(load: &mut Load, what: &str) {
     let seen = load.runs();
     assert!(seen.ends_with("errors=0"), "{what}: {seen}");
     let mut writer = load.writer();
@@ -114,16 +114,12 @@ pub(crate) fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     drop(writer);
     assert_eq!(load.runs(), QUIET, "{what}");
     assert_eq!(load.program.say("levels"), LEVELS, "{what}");
-    let now = load.code();
-    let names = |code: &[(String, Vec<u8>)]| code.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&now), names(code), "{what}");
-    assert!(now == code, "{what}: the code differs");
+    load.has_its_first_code(what);
 }
 
 #[test]
 fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let actions = actions(&load);
     for action in actions.iter().map(Some).chain([None]) {
         for instant in ["after-intent", "underway", "after-write"] {
@@ -136,7 +132,7 @@ fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
                 }
                 drop(session);
                 let killed = !process.wait().unwrap().success();
-                check(&mut load, &code, &format!("{action:?} {instant} {count}"));
+                check(&mut load, &format!("{action:?} {instant} {count}"));
                 if !killed {
                     break;
                 }
@@ -148,7 +144,6 @@ fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
 #[test]
 fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let actions = actions(&load);
     let rounds = if is_long() { 200 } else { 20 };
     // A fixed pseudo-random sequence; the instants that it hits vary.
@@ -175,7 +170,7 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
             process.kill().unwrap();
             process.wait().unwrap();
         });
-        check(&mut load, &code, &format!("{action:?} after {delay:?}"));
+        check(&mut load, &format!("{action:?} after {delay:?}"));
     }
 }
 
@@ -217,7 +212,7 @@ fn a_crash_between_write_and_outcome_is_found_to_have_written_and_is_taken_back(
     assert_eq!(setting.program.sees("knob"), "11");
     let mut writer = setting.program.writer(setting.state()).unwrap();
     assert_eq!(writer.changes()[0].status, Status::Applied);
-    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
+    take_back(&mut writer, 1);
     assert_eq!(setting.program.sees("knob"), "10");
 }
 

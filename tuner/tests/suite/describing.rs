@@ -6,7 +6,7 @@ use tuner::dwarf::{self, ArgumentName, ValueKind};
 use tuner::{Image, LinkAddress};
 
 use crate::finding::paths;
-use crate::programs::{Workshop, skip, source_path};
+use crate::programs::{Workshop, fails, skip, source_path};
 
 fn image(workshop: &Workshop, name: &str) -> Image {
     let path = workshop.path().join(name);
@@ -125,8 +125,7 @@ fn arguments_lead_on_to_what_they_point_to() {
         ("count", "->x", "int is not a struct and has no field `x`"),
     ];
     for (argument, steps, expected) in refused {
-        let error = value(argument, steps).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
+        fails(value(argument, steps), expected);
     }
     let nothing = dwarf::argument(&image, LinkAddress(1), &ArgumentName::Number(0), &[]);
     assert!(nothing.unwrap_err().to_string().contains("no debug information"));

@@ -72,7 +72,6 @@ const STEPS: (usize, usize) = (29, 499);
 fn an_actuator_of_which_any_system_call_fails_leaves_a_program_that_is_right() {
     let mut load = or_skip!(Load::start());
     let failing = load.workshop.build("failing.c", "failing", &[]);
-    let code = load.code();
     let actions = actions(&load);
     for (place, action) in std::iter::once(None).chain(actions.iter().map(Some)).enumerate() {
         let step = match action {
@@ -84,11 +83,7 @@ fn an_actuator_of_which_any_system_call_fails_leaves_a_program_that_is_right() {
         let (mut number, mut seen) = (1 + place % step, usize::MAX);
         while number <= seen {
             seen = or_skip!(failed(&mut load, &failing, action, number));
-            check(
-                &mut load,
-                &code,
-                &format!("{action:?}, system call {number} of {seen}"),
-            );
+            check(&mut load, &format!("{action:?}, system call {number} of {seen}"));
             number += step;
         }
     }

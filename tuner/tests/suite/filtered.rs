@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use plan::{Argument, CallRequest, Moment, Value, ValueType};
-use tuner::journal::{JournalChange, Reason, RevertOutcome, Status};
+use tuner::journal::{JournalChange, Reason, Status};
 use tuner::{ActionError, Stopped, Writer, WriterError};
 
-use crate::programs::{Program, Workshop, skip, to};
-use crate::underload::{argument, call, insert, patch, replace, result, take_back};
+use crate::programs::{Program, Workshop, fails, skip, to};
+use crate::underload::{argument, call, insert, patch, replace, result, take_back, try_call, try_patch};
 
 /// What a filter permits: its mode; whether memory can be mapped; whether functions can be called whose
 /// system calls are unknown.
@@ -76,10 +76,8 @@ fn done(what: &str, result: Result<u64, WriterError>, expected: Result<(), &str>
     }
 }
 
-fn try_patch(writer: &mut Writer, request: &plan::PatchRequest) -> Result<u64, WriterError> {
-    writer
-        .patch(request, Reason::default())
-        .map(|receipt| receipt.change)
+fn changed(writer: &mut Writer, request: &plan::PatchRequest) -> Result<u64, WriterError> {
+    try_patch(writer, request).map(|receipt| receipt.change)
 }
 
 /// Reverts the change, if there is one.
@@ -92,7 +90,7 @@ fn back(writer: &mut Writer, change: Option<u64>) {
 impl Filtered {
     /// Actions with function calls: a call, a library, an inserted call.
     fn functions(&mut self, writer: &mut Writer, (mode, _, functions): Permits) {
-        let called = writer.call(call("extra(5)", None), Reason::default());
+        let called = try_call(writer, call("extra(5)", None));
         let called = called.map(|receipt| {
             assert_eq!(result(&receipt), "5");
             receipt.change
@@ -101,7 +99,7 @@ impl Filtered {
         let loaded = writer.load(&self.library(), 20_000, Reason::default());
         let loaded = loaded.map(|receipt| receipt.change);
         back(writer, done(&format!("{mode}: load"), loaded, functions));
-        let inserted = try_patch(writer, &insert("extra(5)", "tick", Moment::Entry));
+        let inserted = changed(writer, &insert("extra(5)", "tick", Moment::Entry));
         let inserted = done(&format!("{mode}: insert"), inserted, functions);
         let calls = [called, inserted].into_iter().flatten().count();
         self.answers(&format!("called={} ", 5 * calls));
@@ -110,7 +108,7 @@ impl Filtered {
 
     /// An action that maps memory.
     fn mapping(&mut self, writer: &mut Writer, (mode, mapping, _): Permits) {
-        let changed = try_patch(writer, &argument("tick", 0, "original + 99"));
+        let changed = self::changed(writer, &argument("tick", 0, "original + 99"));
         let changed = done(&format!("{mode}: argument"), changed, mapping);
         let before = self.ticks();
         assert_eq!(self.ticks() - before, changed.map_or(2, |_| 200), "{mode}");
@@ -176,25 +174,20 @@ fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls() {
         arguments: vec![Argument::Integer(5)],
         ..call("extra(0)", None)
     };
-    assert_eq!(result(&writer.call(request, Reason::default()).unwrap()), "5");
-    let inserted = try_patch(&mut writer, &insert("extra(5)", "tick", Moment::Entry)).unwrap();
+    assert_eq!(result(&try_call(&mut writer, request).unwrap()), "5");
+    let inserted = changed(&mut writer, &insert("extra(5)", "tick", Moment::Entry)).unwrap();
     filtered.answers("called=10 ");
     // The revert needs no permission of its own.
     writer.despite_seccomp = false;
-    assert_eq!(writer.revert(inserted).unwrap().outcome, RevertOutcome::Reverted);
+    take_back(&mut writer, inserted);
     filtered.answers("called=10 ");
     // A call that the filter would kill is never made.
     let mut filtered = or_skip!(Filtered::start("kill"));
     let mut writer = filtered.writer();
     writer.despite_seccomp = true;
-    let error = writer
-        .call(call("extra(5)", None), Reason::default())
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("kills the program at the system call mmap"),
-        "{error}"
+    fails(
+        try_call(&mut writer, call("extra(5)", None)),
+        "kills the program at the system call mmap",
     );
     filtered.answers("called=0 ");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use plan::{Value, ValueType};
 use tuner::{Location, VariableError, WritablePlace, WritablePlaceError, WriterError};
 
-use crate::programs::{FLAGS, Program, Workshop, skip, source_path, to};
+use crate::programs::{FLAGS, Program, Workshop, fails, fails_with, skip, source_path, to};
 
 /// Builds the program of two files with these flags.
 pub(crate) fn paths(workshop: &Workshop, flags: &[&str]) -> PathBuf {
@@ -156,9 +156,9 @@ fn debug_information_of_the_distribution_is_found_by_build_id() {
 fn a_pointer_without_a_star_is_refused_with_the_name_of_what_it_points_to() {
     let workshop = or_skip!(Workshop::open());
     let program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
-    assert_eq!(
-        program.place("counter", None).unwrap_err().to_string(),
-        "`counter` is a pointer: name the value that it points to, `*counter`"
+    fails_with(
+        program.place("counter", None),
+        "`counter` is a pointer: name the value that it points to, `*counter`",
     );
 }
 
@@ -203,10 +203,9 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     let place = WritablePlace::validate(&location, None).unwrap();
     program.say("move");
     let mut writer = program.writer(workshop.path()).unwrap();
-    let error = writer.set(&place, to(Value::I64(23))).unwrap_err().to_string();
-    assert!(
-        error.contains("the program changed a pointer that leads to it"),
-        "{error}"
+    fails(
+        writer.set(&place, to(Value::I64(23))),
+        "the program changed a pointer that leads to it",
     );
     assert_eq!(program.sees("value"), "22");
     // Moved since the write: a revert would write into memory with another use.
@@ -244,8 +243,7 @@ fn paths_that_lead_nowhere_are_refused_with_valid_ones() {
         ("cfg.", "a field's name is missing at column 4"),
     ];
     for (path, expected) in cases {
-        let error = program.find(path).unwrap_err().to_string();
-        assert!(error.contains(expected), "{path}: {error}");
+        fails(program.find(path), expected);
     }
     let error = program.find("limit").unwrap_err().to_string();
     assert!(
@@ -326,8 +324,7 @@ fn names_of_fortran_are_written_in_any_case() {
         ),
     ];
     for (path, expected) in cases {
-        let error = program.find(path).unwrap_err().to_string();
-        assert!(error.contains(expected), "{path}: {error}");
+        fails(program.find(path), expected);
     }
 }
 
@@ -358,13 +355,8 @@ fn names_of_rust_are_paths_however_the_compiler_spells_them() {
 fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_selected() {
     let workshop = or_skip!(Workshop::open());
     // As NumPy and SciPy each include a copy of OpenBLAS.
-    let [a, b] = [("libblas_a.so", "-DVALUE=1"), ("libblas_b.so", "-DVALUE=2")].map(|(name, value)| {
-        workshop.build(
-            "library.c",
-            name,
-            &["-shared", "-fPIC", "-g", value, "-DVIEW=view"],
-        )
-    });
+    let [a, b] = [("libblas_a.so", 1), ("libblas_b.so", 2)]
+        .map(|(name, value)| workshop.library(name, value, "view", &["-g"]));
     let path = workshop.build("opener.c", "opener", &["-ldl"]);
     let mut program = or_skip!(Program::start(&path, &[&a, &b]));
     let error = program.find("knob").unwrap_err().to_string();
@@ -411,8 +403,7 @@ fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
         "{error}"
     );
     assert_eq!(space.every_function(&"Solver::step".into()).unwrap().len(), 2);
-    let error = symbol("Solver::stop").unwrap_err().to_string();
-    assert!(error.contains("has a function `Solver::stop`"), "{error}");
+    fails(symbol("Solver::stop"), "has a function `Solver::stop`");
     paths(&workshop, &["-O2"]);
     let program = or_skip!(Program::start(&workshop.path().join("paths"), &[]));
     let error = program.space().function(&"half".into()).unwrap_err().to_string();

@@ -2,10 +2,11 @@
 
 use plan::CallRequest;
 use tuneagent_e2e::wait::{SOON, wait_until};
-use tuner::journal::{Reason, RevertOutcome, Status};
+use tuner::journal::{RevertOutcome, Status};
 use tuner::{ActionOutcome, Writer};
 
-use crate::underload::{FINE, Load, QUIET, call, invertible};
+use crate::programs::fails;
+use crate::underload::{Load, QUIET, call, invertible, take_back, try_call};
 
 const ALL_AS_THEY_WERE: &str = "levels=3,3,3,3,";
 
@@ -16,8 +17,22 @@ fn having(load: &mut Load, level: &str) -> usize {
     levels.filter(|found| *found == level).count()
 }
 
+/// A call by a thread that sets its level; the inverse sets the level that was read before.
+fn of_level(text: &str, tid: i32) -> CallRequest {
+    CallRequest {
+        thread: Some(tid),
+        ..invertible(text, "set_level(was)", Some("level_now()"))
+    }
+}
+
 fn make(writer: &mut Writer, request: CallRequest) -> u64 {
-    writer.call(request, Reason::default()).unwrap().change
+    try_call(writer, request).unwrap().change
+}
+
+/// Asserts that every level is as it was, and ends the program.
+fn ends_with_its_levels(mut load: Load) {
+    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
+    load.ends_well();
 }
 
 /// Thread ids of the worker threads.
@@ -33,18 +48,12 @@ fn workers(load: &Load) -> Vec<i32> {
 #[test]
 fn each_call_is_taken_back_by_the_thread_that_made_it_with_what_it_read_beforehand() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let threads: Vec<i32> = [load.program.pid()].into_iter().chain(workers(&load)).collect();
     let mut made = Vec::new();
     for (level, tid) in (10..).zip(&threads) {
-        let mut request = invertible(
-            &format!("set_level({level})"),
-            "set_level(was)",
-            Some("level_now()"),
-        );
-        request.thread = Some(*tid);
-        let receipt = writer.call(request, Reason::default()).unwrap();
+        let request = of_level(&format!("set_level({level})"), *tid);
+        let receipt = try_call(&mut writer, request).unwrap();
         let ActionOutcome::Returned {
             result, was, back, ..
         } = receipt.outcome
@@ -68,42 +77,33 @@ fn each_call_is_taken_back_by_the_thread_that_made_it_with_what_it_read_beforeha
         assert_eq!((known.status, known.was), (Status::Applied, Some(3)));
         let reverted = writer.revert(*change).unwrap();
         assert_eq!(reverted.outcome, RevertOutcome::Reverted);
-        let again = writer.revert(*change).unwrap_err().to_string();
-        assert!(again.contains("it was reverted already"), "{again}");
+        fails(writer.revert(*change), "it was reverted already");
     }
     assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
     assert_eq!(load.runs(), QUIET);
-    assert!(load.code() == code, "the memory of the calls is gone");
-    assert_eq!(load.ends(), FINE);
+    load.has_its_first_code("the memory of the calls is gone");
+    load.ends_well();
 }
 
 #[test]
 fn calls_of_the_same_are_taken_back_newest_first_and_one_that_stays_is_none_of_them() {
-    let mut load = or_skip!(Load::start());
+    let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let mut set = |level: u32| {
-        let mut request = invertible(
-            &format!("set_level({level})"),
-            "set_level(was)",
-            Some("level_now()"),
-        );
-        request.thread = Some(load.program.pid());
+        let request = of_level(&format!("set_level({level})"), load.program.pid());
         make(&mut writer, request)
     };
     let (first, second) = (set(5), set(6));
     let stays = make(&mut writer, call("tick()", None));
-    let error = writer.revert(stays).unwrap_err().to_string();
-    assert!(error.contains("cannot be reverted"), "{error}");
-    let error = writer.revert(first).unwrap_err().to_string();
-    assert!(error.contains(&format!("change {second} replaced it")), "{error}");
+    fails(writer.revert(stays), "cannot be reverted");
+    fails(writer.revert(first), &format!("change {second} replaced it"));
     let reverted = writer.revert_all(|_| true).unwrap();
     let reverted: Vec<u64> = reverted
         .into_iter()
         .map(|attempt| attempt.result.unwrap().change)
         .collect();
     assert_eq!(reverted, [second, first]);
-    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
-    assert_eq!(load.ends(), FINE);
+    ends_with_its_levels(load);
 }
 
 #[test]
@@ -117,14 +117,14 @@ fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was
     ] {
         let change = make(&mut writer, invertible(text, inverse, was));
         assert_eq!(having(&mut load, "3"), 3, "{text}");
-        assert_eq!(writer.revert(change).unwrap().outcome, RevertOutcome::Reverted);
+        take_back(&mut writer, change);
         assert_eq!(
             load.program.say("levels"),
             ALL_AS_THEY_WERE,
             "{text} by {inverse}"
         );
     }
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
@@ -132,9 +132,7 @@ fn a_call_of_an_ended_thread_stays_and_no_other_thread_makes_its_inverse() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let tid: i32 = load.program.say("guest").parse().unwrap();
-    let mut request = invertible("set_level(9)", "set_level(was)", Some("level_now()"));
-    request.thread = Some(tid);
-    let change = make(&mut writer, request);
+    let change = make(&mut writer, of_level("set_level(9)", tid));
     assert_eq!(load.program.say("leave"), "left");
     for _ in 0..2 {
         let error = writer.revert(change).unwrap_err().to_string();
@@ -145,23 +143,20 @@ fn a_call_of_an_ended_thread_stays_and_no_other_thread_makes_its_inverse() {
         assert!(error.starts_with(&wanted), "{error}");
     }
     assert_eq!(writer.changes().pop().unwrap().status, Status::Applied);
-    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
-    assert_eq!(load.ends(), FINE);
+    ends_with_its_levels(load);
 }
 
 #[test]
 fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
-    let mut request = invertible("slow_level(300)", "set_level(was)", Some("level_now()"));
-    request.thread = Some(workers(&load)[0]);
+    let mut request = of_level("slow_level(300)", workers(&load)[0]);
     request.wait_ms = 0;
-    let receipt = writer.call(request, Reason::default()).unwrap();
+    let receipt = try_call(&mut writer, request).unwrap();
     assert_eq!(receipt.outcome, ActionOutcome::Running);
-    let error = writer.revert(receipt.change).unwrap_err().to_string();
-    assert!(
-        error.contains("it is not known whether it was written"),
-        "{error}"
+    fails(
+        writer.revert(receipt.change),
+        "it is not known whether it was written",
     );
     wait_until("the return of the call", SOON, || {
         writer.reconcile().unwrap();
@@ -169,12 +164,8 @@ fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
     })
     .unwrap();
     assert_eq!((having(&mut load, "300"), writer.changes()[0].was), (1, Some(3)));
-    assert_eq!(
-        writer.revert(receipt.change).unwrap().outcome,
-        RevertOutcome::Reverted
-    );
-    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
-    assert_eq!(load.ends(), FINE);
+    take_back(&mut writer, receipt.change);
+    ends_with_its_levels(load);
 }
 
 #[test]
@@ -191,31 +182,27 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
             thread: Some(tid),
             ..call("level_now()", None)
         };
-        match writer.call(request, Reason::default()).unwrap().outcome {
+        match try_call(writer, request).unwrap().outcome {
             ActionOutcome::Returned { result, .. } => result,
             outcome => panic!("{outcome:?}"),
         }
     };
 
-    let left = request("jump_level(9)", "set_level(was)", "level_now()");
-    let receipt = writer.call(left, Reason::default()).unwrap();
+    let left = of_level("jump_level(9)", tid);
+    let receipt = try_call(&mut writer, left).unwrap();
     let ActionOutcome::Returned { result, was, .. } = receipt.outcome else {
         panic!("{receipt:?}")
     };
     let wanted = ("nothing: a jump of the program left it", Some("3"));
     assert_eq!((result.as_str(), was.as_deref()), wanted);
     assert_eq!(level(&mut writer), "9");
-    let reverted = writer.revert(receipt.change).unwrap().outcome;
-    assert_eq!(
-        (reverted, level(&mut writer)),
-        (RevertOutcome::Reverted, "3".into())
-    );
+    take_back(&mut writer, receipt.change);
+    assert_eq!(level(&mut writer), "3");
 
     let unread = request("set_level(9)", "set_level(was)", "jump_now()");
-    let error = writer.call(unread, Reason::default()).unwrap_err().to_string();
-    assert!(
-        error.contains("before the function was called: nothing was done"),
-        "{error}"
+    fails(
+        try_call(&mut writer, unread),
+        "before the function was called: nothing was done",
     );
     assert_eq!(level(&mut writer), "3");
 
@@ -223,11 +210,8 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
         &mut writer,
         request("set_level(7)", "jump_twice(was)", "level_now()"),
     );
-    let reverted = writer.revert(change).unwrap().outcome;
-    assert_eq!(
-        (reverted, level(&mut writer)),
-        (RevertOutcome::Reverted, "3".into())
-    );
+    take_back(&mut writer, change);
+    assert_eq!(level(&mut writer), "3");
 
     let change = make(
         &mut writer,
@@ -240,13 +224,12 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
     );
     assert_eq!(writer.changes().pop().unwrap().status, Status::Applied);
     assert_eq!(load.program.say("leave"), "left");
-    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
-    assert_eq!(load.ends(), FINE);
+    ends_with_its_levels(load);
 }
 
 #[test]
 fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
-    let mut load = or_skip!(Load::start());
+    let load = or_skip!(Load::start());
     let mut writer = load.writer();
     for (inverse, was, wanted) in [
         ("nobody(was)", Some("level_now()"), "has no function `nobody`"),
@@ -274,19 +257,14 @@ fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
         ),
     ] {
         let request = invertible("set_level(9)", inverse, was);
-        let error = writer.call(request, Reason::default()).unwrap_err().to_string();
-        assert!(error.contains(wanted), "{inverse}, {was:?}: {error}");
+        fails(try_call(&mut writer, request), wanted);
     }
-    let error = writer
-        .call(call("set_level(was)", None), Reason::default())
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("only its inverse passes it"),
-        "{error}"
+    fails(
+        try_call(&mut writer, call("set_level(was)", None)),
+        "only its inverse passes it",
     );
     assert!(writer.changes().is_empty());
-    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
-    assert_eq!(load.ends(), FINE);
+    ends_with_its_levels(load);
 }
 
 #[test]
@@ -309,11 +287,7 @@ fn an_argument_of_another_type_is_refused_if_the_type_is_known() {
         ("nothing(1)", "it takes 0 arguments, 1 is given"),
         ("of_triple(1, 2)", "argument 1 is of a type that cannot be passed"),
     ] {
-        let error = writer
-            .call(call(text, None), Reason::default())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(wanted), "{text}: {error}");
+        fails(try_call(&mut writer, call(text, None)), wanted);
     }
     for (text, wanted) in [
         ("back_u32(4294967295)", "4294967295"),
@@ -325,5 +299,5 @@ fn an_argument_of_another_type_is_refused_if_the_type_is_known() {
         assert_eq!(crate::underload::called(&mut writer, text), wanted, "{text}");
     }
     drop(writer);
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }

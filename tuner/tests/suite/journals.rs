@@ -8,7 +8,7 @@ use plan::Value;
 use tuner::WriterError;
 use tuner::journal::{Journal, JournalError, StateDir};
 
-use crate::{programs::to, writing::variables};
+use crate::programs::{to, variables};
 
 #[test]
 fn the_journal_is_private_and_has_everything_about_a_change() {

@@ -4,12 +4,12 @@ use plan::Moment;
 use tuner::Writer;
 use tuner::journal::Reason;
 
-use crate::underload::{FINE, Load, QUIET, called, insert, patch, replace, take_back};
+use crate::programs::{fails, fails_with};
+use crate::underload::{Load, QUIET, called, insert, patch, replace, take_back};
 
 #[test]
 fn a_library_is_loaded_used_and_unloaded_again() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let path = load.library();
     let loaded = writer.load(&path, 20_000, Reason::default()).unwrap();
@@ -23,21 +23,20 @@ fn a_library_is_loaded_used_and_unloaded_again() {
     load.runs();
     let calls = called(&mut writer, "tuned_calls()");
     assert!(calls.parse::<u64>().unwrap() > 300, "{calls}");
-    let error = writer.revert(loaded.change).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!(
+    fails_with(
+        writer.revert(loaded.change),
+        &format!(
             "change {} is in force in the same code: revert that first",
             replaced.change
-        )
+        ),
     );
     take_back(&mut writer, inserted.change);
     take_back(&mut writer, replaced.change);
     load.runs();
     take_back(&mut writer, loaded.change);
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code, "the library is gone, too");
-    assert_eq!(load.ends(), FINE);
+    load.has_its_first_code("the library is gone, too");
+    load.ends_well();
 }
 
 #[test]
@@ -50,8 +49,7 @@ fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
         .load(link.to_str().unwrap(), 20_000, Reason::default())
         .unwrap();
     let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
-    let error = writer.revert(loaded.change).unwrap_err().to_string();
-    assert!(error.contains("is in force in the same code"), "{error}");
+    fails(writer.revert(loaded.change), "is in force in the same code");
     assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
     take_back(&mut writer, replaced.change);
     take_back(&mut writer, loaded.change);
@@ -59,13 +57,12 @@ fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
     let loaded = writer.load("libtuned.so", 20_000, Reason::default()).unwrap();
     take_back(&mut writer, loaded.change);
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
 fn a_library_that_cannot_be_loaded_is_reported_in_the_dynamic_linkers_words() {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let mut writer = load.writer();
     let reported = |writer: &mut Writer, path: &str| {
         writer
@@ -88,7 +85,6 @@ fn a_library_that_cannot_be_loaded_is_reported_in_the_dynamic_linkers_words() {
     std::fs::write(&broken, bytes).unwrap();
     let error = reported(&mut writer, broken.to_str().unwrap());
     assert!(error.contains("broken.so was not loaded: "), "{error}");
-    assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code);
-    assert_eq!(load.ends(), FINE);
+    load.is_as_at_first();
+    load.ends_well();
 }

@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 use tuner::dwarf::{self, ValueKind};
 use tuner::{AddressSpace, Image, LinkAddress, Pid, Process, ProcessError, WritablePlace};
 
-use crate::programs::{FLAGS, Program, Workshop, to};
+use crate::programs::{FLAGS, Program, Workshop, fails, to};
 
 #[test]
 fn a_process_shows_what_it_is() {
@@ -76,11 +76,7 @@ fn a_thread_of_the_kernel_is_refused() {
 #[test]
 fn the_program_comes_first_then_its_libraries_in_the_linkers_order() {
     let workshop = or_skip!(Workshop::open());
-    workshop.build(
-        "library.c",
-        "libknob.so",
-        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
-    );
+    workshop.library("libknob.so", 1, "library_view", &[]);
     let path = workshop.build("user.c", "user", &["-L.", "-lknob"]);
     let program = or_skip!(Program::start(&path, &[]));
     let space = program.space();
@@ -107,18 +103,13 @@ fn a_file_that_was_written_to_since_it_was_read_is_not_probed() {
     drop(program);
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     std::io::Write::write_all(&mut file, &[0]).unwrap();
-    let refused = module.probe_path().unwrap_err().to_string();
-    assert!(refused.contains("was written to since it was read"), "{refused}");
+    fails(module.probe_path(), "was written to since it was read");
 }
 
 #[test]
 fn a_file_that_is_mapped_as_data_is_no_second_module() {
     let workshop = or_skip!(Workshop::open());
-    let library = workshop.build(
-        "library.c",
-        "libknob.so",
-        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
-    );
+    let library = workshop.library("libknob.so", 1, "library_view", &[]);
     let path = workshop.build("user.c", "user", &["-L.", "-lknob", "-fPIC"]);
     let program = or_skip!(Program::start(&path, &[&library]));
     let space = program.space();
@@ -137,19 +128,11 @@ fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_resto
     if !rustix::process::geteuid().is_root() {
         return crate::programs::skip("needs root: only root may use /proc/PID/map_files");
     }
-    let library = workshop.build(
-        "library.c",
-        "libknob.so",
-        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
-    );
+    let library = workshop.library("libknob.so", 1, "library_view", &[]);
     let path = workshop.build("user.c", "user", &["-L.", "-lknob", "-fPIC"]);
     let program = or_skip!(Program::start(&path, &[]));
     fs::remove_file(&library).unwrap();
-    workshop.build(
-        "library.c",
-        "libknob.so",
-        &["-shared", "-fPIC", "-DVALUE=2", "-DVIEW=library_view"],
-    );
+    workshop.library("libknob.so", 2, "library_view", &[]);
     // Drops capabilities of this thread only. Without CAP_CHECKPOINT_RESTORE and CAP_SYS_ADMIN the file
     // cannot be opened, and the error names the former.
     let all = capabilities(None).unwrap();
@@ -262,11 +245,7 @@ fn parameters_are_shown_with_their_registers_as_far_as_they_can() {
 #[test]
 fn a_file_is_read_once_until_it_is_written_and_a_new_one_of_its_name_is_another() {
     let workshop = or_skip!(Workshop::open());
-    workshop.build(
-        "library.c",
-        "libknob.so",
-        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
-    );
+    workshop.library("libknob.so", 1, "library_view", &[]);
     let user = workshop.build("user.c", "user", &["-L.", "-lknob"]);
     let program = or_skip!(Program::start(&user, &[]));
     let library = workshop.path().join("libknob.so");

@@ -1,46 +1,32 @@
 //! Unloaded libraries, pages made read-only, and exec between the last check and the store: no other memory
 //! keeps the value, and no failure is reported as a success.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plan::{Value, ValueType};
 use tuneagent_e2e::needs::is_long;
-use tuner::journal::{Outcome, StateDir, Status};
+use tuner::journal::{Outcome, Status};
 use tuner::{
-    Author, Hooks, MemoryError, StrayWrite, WritablePlace, WritablePlaceError, WriteError, Writer,
-    WriterError,
+    Hooks, MemoryError, StrayWrite, WritablePlace, WritablePlaceError, WriteError, Writer, WriterError,
 };
 
-use crate::programs::{Program, Workshop, to};
+use crate::programs::{Lent, Program, Workshop, say_to_lent, to};
 
-thread_local! {
-    static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
-}
-
-fn say(text: &str) -> String {
-    PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().say(text))
-}
-
-fn writer(workshop: &Workshop, program: Program, before_store: fn()) -> Writer {
+fn writer(workshop: &Workshop, program: Program, before_store: fn()) -> (Writer, Lent) {
     let hooks = Hooks {
         before_store,
         ..Hooks::default()
     };
-    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
-    let writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
-    PROGRAM.set(Some(program));
-    writer
+    let writer = program.writer_with(workshop.path(), hooks).unwrap();
+    (writer, program.lend())
 }
 
 /// Two libraries with the same layout and different build ids.
 fn libraries(workshop: &Workshop) -> [PathBuf; 2] {
     ["liba.so", "libb.so"].map(|name| {
         let name_of_its_own = format!("-Wl,-soname,{name}");
-        let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view", &name_of_its_own];
-        workshop.build("library.c", name, &flags)
+        workshop.library(name, 1, "view", &[&name_of_its_own])
     })
 }
 
@@ -56,16 +42,16 @@ fn opener(workshop: &Workshop) -> Option<(Program, WritablePlace)> {
 fn a_value_that_went_into_another_library_is_put_back_and_never_reported_as_written() {
     let workshop = or_skip!(Workshop::open());
     let (program, place) = or_skip!(opener(&workshop));
-    let mut writer = writer(&workshop, program, || drop(say("swap")));
-    match writer.set(&place, to(Value::I32(20))) {
-        Err(WriterError::Write(WriteError::WentElsewhere { found, .. })) => {
-            assert_eq!(found, StrayWrite::Restored);
-        }
-        result => panic!("{result:?}"),
-    }
-    assert_eq!(say("views"), "1");
+    let (mut writer, _lent) = writer(&workshop, program, || drop(say_to_lent("swap")));
+    refused!(
+        writer.set(&place, to(Value::I32(20))),
+        WriterError::Write(WriteError::WentElsewhere {
+            found: StrayWrite::Restored,
+            ..
+        })
+    );
+    assert_eq!(say_to_lent("views"), "1");
     assert_eq!(writer.changes()[0].status, Status::Failed);
-    PROGRAM.take();
 }
 
 #[test]
@@ -81,10 +67,9 @@ fn nothing_is_written_where_a_library_was() {
     assert_eq!(program.say("views"), "1");
     // The same if nothing is mapped there, detected before the store or by it.
     let (program, place) = or_skip!(opener(&workshop));
-    let mut writer = self::writer(&workshop, program, || drop(say("close")));
+    let (mut writer, _lent) = self::writer(&workshop, program, || drop(say_to_lent("close")));
     refused!(writer.set(&place, to(Value::I32(20))), WriterError::Write(_));
     assert_eq!(writer.changes()[0].status, Status::Failed);
-    PROGRAM.take();
 }
 
 /// The write method itself would override the page protection.
@@ -97,9 +82,8 @@ fn memory_made_read_only_after_its_validation_is_not_written() {
     let place = program.place("guarded", None).unwrap();
     writer.set(&place, to(Value::I32(6))).unwrap();
     assert_eq!(program.say("protect"), "6");
-    let error = writer.set(&place, to(Value::I32(7))).unwrap_err();
-    is!(
-        error,
+    refused!(
+        writer.set(&place, to(Value::I32(7))),
         WriterError::Write(WriteError::WritablePlace(WritablePlaceError::ReadOnly { .. }))
     );
     assert_eq!(program.say("?"), "6");
@@ -112,14 +96,12 @@ fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
     let path = workshop.build("variables.c", "variables", &["-g", "-no-pie"]);
     let program = or_skip!(Program::start(&path, &[]));
     let place = program.place("knob", None).unwrap();
-    let mut writer = writer(&workshop, program, || assert_eq!(say("exec"), "ready"));
-    let error = writer.set(&place, to(Value::I32(20))).unwrap_err();
-    is!(
-        error,
+    let (mut writer, _lent) = writer(&workshop, program, || assert_eq!(say_to_lent("exec"), "ready"));
+    refused!(
+        writer.set(&place, to(Value::I32(20))),
         WriterError::Write(WriteError::Memory(MemoryError::Gone { .. }))
     );
-    assert!(say("?").starts_with("knob=10 "));
-    PROGRAM.take();
+    assert!(say_to_lent("?").starts_with("knob=10 "));
 }
 
 /// A race for a given time. Another library may hold the value until it is restored; each such write must be

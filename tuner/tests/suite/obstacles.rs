@@ -10,8 +10,8 @@ use tuneagent_e2e::wait::{SOON, wait_for};
 use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 use tuner::{ActionError, PtraceError, Stopped, Writer, WriterError};
 
-use crate::programs::skip;
-use crate::underload::{FINE, Load, QUIET, call, insert, remove, replace};
+use crate::programs::{fails, skip};
+use crate::underload::{Load, QUIET, call, code, insert, patch, remove, replace, try_call, try_patch};
 
 /// Checks that all actions that stop threads are refused with the same error, and announce nothing.
 fn all_refused(writer: &mut Writer, library: &str, is_it: impl Fn(&ActionError) -> bool) {
@@ -52,7 +52,6 @@ fn await_tracer(load: &Load, tracer: &mut Child) -> bool {
 
 fn under(tracer: &str, arguments: &[&str]) {
     let mut load = or_skip!(Load::start());
-    let code = load.code();
     let pid = load.program.pid().to_string();
     let mut command = Command::new(tracer);
     command.args(arguments).args(["-p", &pid]);
@@ -69,14 +68,12 @@ fn under(tracer: &str, arguments: &[&str]) {
     }
     let mut writer = load.writer();
     all_refused(&mut writer, &load.library(), is_traced);
-    assert!(load.code() == code);
+    load.has_its_first_code("");
     tracer_process.kill().unwrap();
     tracer_process.wait().unwrap();
     let _ = kill_process(RawPid::from_raw(load.program.pid()).unwrap(), Signal::CONT);
     assert_eq!(load.runs(), QUIET);
-    let receipt = writer
-        .patch(&replace("sort_a", "sort_b"), Reason::default())
-        .unwrap();
+    let receipt = patch(&mut writer, &replace("sort_a", "sort_b"));
     writer.revert(receipt.change).unwrap();
     assert!(load.ends().starts_with("errors=0"));
 }
@@ -95,14 +92,8 @@ fn a_program_under_strace_is_left_alone() {
 fn a_process_that_ends_in_a_call_is_reported_and_the_journal_is_closed() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
-    let error = writer
-        .call(call("leave(0)", None), Reason::default())
-        .unwrap_err();
-    assert!(error.to_string().contains("has ended"), "{error}");
-    let error = writer
-        .patch(&replace("sort_a", "sort_b"), Reason::default())
-        .unwrap_err();
-    assert!(error.to_string().contains("has ended"), "{error}");
+    fails(try_call(&mut writer, call("leave(0)", None)), "has ended");
+    fails(try_patch(&mut writer, &replace("sort_a", "sort_b")), "has ended");
 }
 
 #[test]
@@ -116,7 +107,7 @@ fn a_process_that_is_killed_during_actions_is_reported() {
             kill_process(pid, Signal::KILL).unwrap();
         });
         let error = loop {
-            match writer.patch(&insert("nothing()", "step", Moment::Entry), Reason::default()) {
+            match try_patch(&mut writer, &insert("nothing()", "step", Moment::Entry)) {
                 Ok(receipt) => match writer.revert(receipt.change) {
                     Ok(reverted) if reverted.outcome == RevertOutcome::Reverted => {}
                     Ok(reverted) => break format!("{reverted:?}"),
@@ -135,20 +126,15 @@ fn a_process_stopped_by_a_signal_is_patched_but_calls_nothing() {
     let mut writer = load.writer();
     let pid = RawPid::from_raw(load.program.pid()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    let error = writer
-        .call(call("nothing()", None), Reason::default())
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("the process is stopped by a signal"),
-        "{error}"
+    fails(
+        try_call(&mut writer, call("nothing()", None)),
+        "the process is stopped by a signal",
     );
-    let receipt = writer
-        .patch(&replace("sort_a", "sort_b"), Reason::default())
-        .unwrap();
+    let receipt = patch(&mut writer, &replace("sort_a", "sort_b"));
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
     writer.revert(receipt.change).unwrap();
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
@@ -175,17 +161,14 @@ fn all_threads_are_stopped_and_let_go_again() {
         assert!(load.program.process().tracer().unwrap().is_none());
     }
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
 fn code_changed_by_others_is_kept_and_reported() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
-    let change = writer
-        .patch(&replace("sort_a", "sort_b"), Reason::default())
-        .unwrap()
-        .change;
+    let change = patch(&mut writer, &replace("sort_a", "sort_b")).change;
     let ActionRecord::Patch(patch) = writer.changes().remove(0).intent.action else {
         panic!("not a patch")
     };
@@ -197,13 +180,13 @@ fn code_changed_by_others_is_kept_and_reported() {
         .open(format!("/proc/{}/mem", load.program.pid()));
     let memory = memory.unwrap();
     std::os::unix::fs::FileExt::write_all_at(&memory, &[1], place).unwrap();
-    let code = load.code();
+    let kept = code(&load.program);
     let outcome = writer.revert(change).unwrap().outcome;
     assert!(matches!(outcome, RevertOutcome::ChangedSince(_)), "{outcome:?}");
     assert_eq!(writer.changes()[0].status, Status::ChangedSince);
-    assert!(load.code() == code, "nothing was reverted");
+    assert!(code(&load.program) == kept, "nothing was reverted");
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 #[test]
@@ -223,7 +206,7 @@ fn threads_bound_by_others_are_kept_and_reported() {
     assert!(matches!(outcome, RevertOutcome::ChangedSince(_)), "{outcome:?}");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.contains("Cpus_allowed_list:\t1\n"), "{status}");
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }
 
 /// A uprobe, which is removed on drop. It is set through a tracefs that is mounted for this test only.
@@ -290,22 +273,18 @@ fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter() {
         return skip("uprobes through tracefs are not permitted here");
     };
     let mut writer = load.writer();
-    let error = writer
-        .patch(&insert(NOTE, "step", Moment::Entry), Reason::default())
-        .unwrap_err();
-    assert!(error.to_string().contains("carries a uprobe"), "{error}");
+    fails(
+        try_patch(&mut writer, &insert(NOTE, "step", Moment::Entry)),
+        "carries a uprobe",
+    );
     assert!(writer.changes().is_empty());
-    let removed = writer
-        .patch(&remove("log_state", Some("step")), Reason::default())
-        .unwrap();
+    let removed = patch(&mut writer, &remove("log_state", Some("step")));
     writer.revert(removed.change).unwrap();
     drop(probe);
     // The old bytes are read from the file, not from the memory with the probe.
-    let receipt = writer
-        .patch(&insert(NOTE, "step", Moment::Entry), Reason::default())
-        .unwrap();
+    let receipt = patch(&mut writer, &insert(NOTE, "step", Moment::Entry));
     assert_eq!(load.runs(), QUIET.replace("noted=0", "noted=1"));
     writer.revert(receipt.change).unwrap();
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
+    load.ends_well();
 }

@@ -150,17 +150,15 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "20")).unwrap();
     some_ticks_later();
-    let child: i32 = setting.program.say("fork").parse().unwrap();
-    let child = Process::open(child).unwrap().pid;
+    let child = worker(&mut setting, "fork");
     assert_eq!(setting.program.say("child"), "20");
     let reverted = session.revert(setting.pid(), 1).unwrap();
     assert_eq!(reverted.outcome, RevertOutcome::Reverted);
     assert_eq!(
-        (setting.program.say("own"), setting.program.say("child")),
-        ("10".into(), "10".into())
+        ["own", "child"].map(|whose| setting.program.say(whose)),
+        ["10", "10"]
     );
-    let history = StateDir::at(setting.state()).history(child).unwrap();
-    let inherited = history.change(1).unwrap();
+    let inherited = &changes(&setting, child)[0];
     assert_eq!(inherited.status, Status::Reverted);
     let why = format!(
         "it was forked from process {} while change 1 was in force there",
@@ -174,14 +172,10 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
     setting.program.say("fork");
     assert_eq!(setting.program.say("child"), "30");
     let summary = session.shutdown().unwrap();
+    assert_eq!(all_back(&summary), 2);
     assert_eq!(
-        (summary.reverted.len(), summary.failed.len()),
-        (2, 0),
-        "{summary:?}"
-    );
-    assert_eq!(
-        (setting.program.say("own"), setting.program.say("child")),
-        ("10".into(), "10".into())
+        ["own", "child"].map(|whose| setting.program.say(whose)),
+        ["10", "10"]
     );
     assert!(process.wait().unwrap().success());
 }
@@ -214,14 +208,10 @@ fn a_child_that_began_a_program_anew_has_a_value_of_its_own() {
     setting.program.say("fork");
     assert_eq!(setting.program.say("exec"), "10");
     let summary = session.shutdown().unwrap();
+    assert_eq!(all_back(&summary), 1);
     assert_eq!(
-        (summary.reverted.len(), summary.failed.len()),
-        (1, 0),
-        "{summary:?}"
-    );
-    assert_eq!(
-        (setting.program.say("own"), setting.program.say("child")),
-        ("11".into(), "10".into())
+        ["own", "child"].map(|whose| setting.program.say(whose)),
+        ["11", "10"]
     );
     assert!(process.wait().unwrap().success());
 }

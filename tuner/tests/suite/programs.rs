@@ -1,6 +1,8 @@
 //! Builds the C programs and runs them. Synchronisation is by lines: a program prints when it is ready, and
 //! answers each line.
 
+use std::cell::RefCell;
+use std::fmt::{Debug, Display};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,21 @@ pub(crate) fn skip(why: &str) {
         std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none_or(|value| value != "1"),
         "all tests are required"
     );
+}
+
+/// Asserts that the result is an error with this part in its text.
+#[track_caller]
+pub(crate) fn fails<T: Debug, E: Display>(result: Result<T, E>, part: &str) {
+    match result {
+        Err(error) => assert!(error.to_string().contains(part), "`{part}` is not in `{error}`"),
+        Ok(done) => panic!("{done:?} instead of `{part}`"),
+    }
+}
+
+/// Asserts that the result is an error with this text.
+#[track_caller]
+pub(crate) fn fails_with<T: Debug, E: Display>(result: Result<T, E>, text: &str) {
+    assert_eq!(result.map_err(|error| error.to_string()).unwrap_err(), text);
 }
 
 /// Number of reverting writes in the journal of a process.
@@ -75,6 +92,13 @@ impl Workshop {
     pub(crate) fn build(&self, source: &str, output: &str, flags: &[&str]) -> PathBuf {
         self.make(source, output, flags)
             .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Builds a library with the variable `knob` of this value, and a function that returns it.
+    pub(crate) fn library(&self, output: &str, value: u32, view: &str, flags: &[&str]) -> PathBuf {
+        let (value, view) = (format!("-DVALUE={value}"), format!("-DVIEW={view}"));
+        let common = ["-shared", "-fPIC", value.as_str(), &view];
+        self.build("library.c", output, &[&common, flags].concat())
     }
 
     /// As `build`; `None` if the compiler fails.
@@ -135,6 +159,33 @@ pub(crate) fn source_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")
         .join(name)
+}
+
+/// `variables` with debug information, as a running process.
+pub(crate) fn variables() -> Option<(Workshop, Program)> {
+    variables_with(&["-g"])
+}
+
+/// `variables`, built with these flags, as a running process.
+pub(crate) fn variables_with(flags: &[&str]) -> Option<(Workshop, Program)> {
+    let workshop = Workshop::open()?;
+    let program = Program::start(&workshop.build("variables.c", "variables", flags), &[])?;
+    Some((workshop, program))
+}
+
+thread_local! {
+    /// A program to which a hook of this test sends lines. Hooks are functions without captures.
+    static LENT: RefCell<Option<Program>> = const { RefCell::new(None) };
+}
+
+/// Runs `body` with the program that `Program::lend` has lent.
+pub(crate) fn with_lent<R>(body: impl FnOnce(&mut Program) -> R) -> R {
+    LENT.with_borrow_mut(|program| body(program.as_mut().unwrap()))
+}
+
+/// Sends a line to the lent program and returns the answer.
+pub(crate) fn say_to_lent(text: &str) -> String {
+    with_lent(|program| program.say(text))
 }
 
 pub(crate) struct Program {
@@ -249,14 +300,27 @@ impl Program {
     }
 
     pub(crate) fn writer(&self, state: &Path) -> Result<Writer, WriterError> {
+        self.writer_with(state, Hooks::default())
+    }
+
+    pub(crate) fn writer_with(&self, state: &Path, hooks: Hooks) -> Result<Writer, WriterError> {
         let (state, images) = (StateDir::at(state), Arc::clone(&self.images));
-        Writer::open(
-            self.process(),
-            &state,
-            Author::current(),
-            images,
-            Hooks::default(),
-        )
+        Writer::open(self.process(), &state, Author::current(), images, hooks)
+    }
+
+    /// Lends the program to the hooks of this test, until the result is dropped.
+    pub(crate) fn lend(self) -> Lent {
+        LENT.set(Some(self));
+        Lent
+    }
+}
+
+/// Ends the lent program when it is dropped.
+pub(crate) struct Lent;
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        LENT.take();
     }
 }
 

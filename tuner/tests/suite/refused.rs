@@ -6,26 +6,19 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 
 use plan::{Moment, Value};
 use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
 use tuner::{
-    AddressSpace, Author, Hooks, MemoryError, Process, ProcessError, SpaceError, WritablePlaceError, Writer,
+    AddressSpace, Hooks, MemoryError, Process, ProcessError, SpaceError, WritablePlaceError, Writer,
     WriterError,
 };
 
 use crate::{
-    programs::{Program, Workshop, skip, to},
-    underload::{Load, QUIET, call, insert, remove, replace},
+    programs::{Program, Workshop, skip, to, variables, with_lent},
+    underload::{Load, QUIET, call, insert, remove, replace, take_back, try_patch},
 };
-
-fn variables() -> Option<(Workshop, Program)> {
-    let workshop = Workshop::open()?;
-    let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
-    Some((workshop, program))
-}
 
 /// A process that is killed on drop.
 struct Ended(Child);
@@ -90,26 +83,19 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
 
 #[test]
 fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_nothing_was_written() {
-    thread_local! {
-        static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
-    }
     let (workshop, program) = or_skip!(variables());
     let place = program.place("knob", None).unwrap();
-    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let hooks = Hooks {
-        after_intent: || PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().end()),
+        after_intent: || with_lent(Program::end),
         ..Hooks::default()
     };
-    let mut writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
-    PROGRAM.set(Some(program));
-    let error = writer.set(&place, to(Value::I32(20))).unwrap_err();
-    let is_gone = matches!(
-        &error,
+    let mut writer = program.writer_with(workshop.path(), hooks).unwrap();
+    let _lent = program.lend();
+    refused!(
+        writer.set(&place, to(Value::I32(20))),
         WriterError::Write(tuner::WriteError::Memory(MemoryError::Gone { .. }))
     );
-    assert!(is_gone, "{error:?}");
     assert_eq!(writer.changes()[0].status, Status::Failed);
-    PROGRAM.take();
 }
 
 /// A separate file system that is small enough to fill.
@@ -177,7 +163,7 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back() {
     assert_eq!(program.sees("knob"), "20");
     // With free space the same writer continues.
     fs::remove_file(disk.0.join("filler")).unwrap();
-    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
+    take_back(&mut writer, 1);
     assert_eq!(program.sees("knob"), "10");
     drop(writer);
 }
@@ -186,7 +172,6 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back() {
 fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back() {
     let mut load = or_skip!(Load::start());
     let disk = or_skip!(SmallDisk::mount(&load.workshop.path().join("small")));
-    let code = load.code();
     let mut writer = load.program.writer(&disk.0).unwrap();
     let reason = Reason::default;
     writer.patch(&replace("sort_a", "sort_b"), reason()).unwrap();
@@ -202,17 +187,15 @@ fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back() {
         writer.revert(1).map(drop),
     ];
     for outcome in outcomes {
-        let error = outcome.unwrap_err();
-        let is_full = matches!(error, WriterError::Journal(JournalError::Full { .. }));
-        assert!(is_full, "{error:?}");
+        refused!(outcome, WriterError::Journal(JournalError::Full { .. }));
     }
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
     assert_eq!(load.program.say("ticks"), "ticks=0");
     fs::remove_file(disk.0.join("filler")).unwrap();
-    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
+    take_back(&mut writer, 1);
     drop(writer);
     assert_eq!(load.runs(), QUIET);
-    assert!(load.code() == code, "nothing was left of what was refused");
+    load.has_its_first_code("nothing was left of what was refused");
 }
 
 thread_local! {
@@ -221,9 +204,7 @@ thread_local! {
 
 /// A writer whose disk is full after the first write into the program.
 fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
-    let (state, images) = (StateDir::at(&disk.0), Arc::clone(&program.images));
-    let process = program.process();
-    PLACE.set(state.journal_path(process.pid));
+    PLACE.set(StateDir::at(&disk.0).journal_path(program.process().pid));
     let hooks = Hooks {
         after_write: || {
             PLACE.with_borrow(|journal| {
@@ -233,19 +214,19 @@ fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
         },
         ..Hooks::default()
     };
-    Writer::open(process, &state, Author::current(), images, hooks).unwrap()
+    program.writer_with(&disk.0, hooks).unwrap()
 }
 
 #[test]
 fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles() {
     let mut load = or_skip!(Load::start());
     let disk = or_skip!(SmallDisk::mount(&load.workshop.path().join("small")));
-    let code = load.code();
     let inserted = insert("note(5, 0.5, \"noted\")", "step", Moment::Entry);
     let mut writer = writer_on_a_filling_disk(&load.program, &disk);
-    let error = writer.patch(&inserted, Reason::default()).unwrap_err();
-    let is_full = matches!(error, WriterError::Journal(JournalError::Full { .. }));
-    assert!(is_full, "{error:?}");
+    refused!(
+        try_patch(&mut writer, &inserted),
+        WriterError::Journal(JournalError::Full { .. })
+    );
     assert_eq!(writer.changes()[0].status, Status::Pending);
     drop(writer);
     assert_eq!(load.runs(), QUIET.replace("noted=0", "noted=1"));
@@ -254,8 +235,7 @@ fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles()
     assert_eq!(next.changes()[0].status, Status::Applied, "the memory told");
     assert_eq!(next.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     drop(next);
-    assert_eq!(load.runs(), QUIET);
-    assert!(load.code() == code);
+    load.is_as_at_first();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plan::{CallRequest, Expression, FunctionName, Invocation, Moment, PatchRequest, ReturnType};
 use tuner::journal::{Reason, RevertOutcome};
-use tuner::{ActionOutcome, ActionReceipt, Writer};
+use tuner::{ActionOutcome, ActionReceipt, Writer, WriterError};
 
 use crate::programs::{Program, Workshop};
 
@@ -14,6 +14,8 @@ use crate::programs::{Program, Workshop};
 pub(crate) struct Load {
     pub(crate) workshop: Workshop,
     pub(crate) program: Program,
+    /// The code at the start.
+    code: Vec<(String, Vec<u8>)>,
 }
 
 pub(crate) const QUIET: &str = "a=1 b=0 logged=1 noted=0 size=4096 weight=2500 tail=8 loop=0 errors=0";
@@ -33,7 +35,12 @@ impl Load {
         let arguments: Vec<PathBuf> = arguments.iter().map(PathBuf::from).collect();
         let arguments: Vec<&Path> = arguments.iter().map(PathBuf::as_path).collect();
         let program = Program::start(&path, &arguments)?;
-        Some(Load { workshop, program })
+        let code = code(&program);
+        Some(Load {
+            workshop,
+            program,
+            code,
+        })
     }
 
     pub(crate) fn state(&self) -> &Path {
@@ -48,36 +55,52 @@ impl Load {
         self.program.say("run")
     }
 
+    /// Checks that the program gives its first results and has its first code.
+    pub(crate) fn is_as_at_first(&mut self) {
+        assert_eq!(self.runs(), QUIET);
+        self.has_its_first_code("");
+    }
+
+    /// Checks that the code is that of the start, with nothing mapped besides.
+    pub(crate) fn has_its_first_code(&self, what: &str) {
+        let now = code(&self.program);
+        let names =
+            |code: &[(String, Vec<u8>)]| code.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&now), names(&self.code), "{what}");
+        assert!(now == self.code, "{what}: the code differs");
+    }
+
+    /// Ends the program, which must have found no error in itself.
+    pub(crate) fn ends_well(self) {
+        assert_eq!(self.ends(), FINE);
+    }
+
     /// Ends the program and returns its last line.
     pub(crate) fn ends(mut self) -> String {
         self.program.close();
         self.program.line()
     }
 
-    /// Code in memory of all loaded files, and the names of all mappings.
-    pub(crate) fn code(&self) -> Vec<(String, Vec<u8>)> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.program.pid())).unwrap();
-        let memory = File::open(format!("/proc/{}/mem", self.program.pid())).unwrap();
-        let mut found = Vec::new();
-        for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
-            let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
-            let number = |text| u64::from_str_radix(text, 16).unwrap();
-            let mut bytes = vec![0; (number(end) - number(start)) as usize];
-            if memory.read_exact_at(&mut bytes, number(start)).is_ok() {
-                found.push((line.to_owned(), bytes));
-            }
-        }
-        found
-    }
-
     pub(crate) fn library(&self) -> String {
-        self.workshop
-            .directory
-            .path()
-            .join("libtuned.so")
-            .to_string_lossy()
-            .into_owned()
+        let path = self.workshop.path().join("libtuned.so");
+        path.to_string_lossy().into_owned()
     }
+}
+
+/// Code in memory of all loaded files, and the names of all mappings.
+pub(crate) fn code(program: &Program) -> Vec<(String, Vec<u8>)> {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();
+    let memory = File::open(format!("/proc/{}/mem", program.pid())).unwrap();
+    let mut found = Vec::new();
+    for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
+        let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        let mut bytes = vec![0; (number(end) - number(start)) as usize];
+        if memory.read_exact_at(&mut bytes, number(start)).is_ok() {
+            found.push((line.to_owned(), bytes));
+        }
+    }
+    found
 }
 
 pub(crate) const FINE: &str = "errors=0 sleeps=1 polls=1 waits=1";
@@ -147,16 +170,22 @@ pub(crate) fn result(receipt: &ActionReceipt) -> String {
     }
 }
 
+pub(crate) fn try_call(writer: &mut Writer, request: CallRequest) -> Result<ActionReceipt, WriterError> {
+    writer.call(request, Reason::default())
+}
+
+pub(crate) fn try_patch(writer: &mut Writer, request: &PatchRequest) -> Result<ActionReceipt, WriterError> {
+    writer.patch(request, Reason::default())
+}
+
 /// Changes code; the change must succeed.
 pub(crate) fn patch(writer: &mut Writer, request: &PatchRequest) -> ActionReceipt {
-    writer
-        .patch(request, Reason::default())
-        .unwrap_or_else(|error| panic!("{request:?}: {error}"))
+    try_patch(writer, request).unwrap_or_else(|error| panic!("{request:?}: {error}"))
 }
 
 /// Calls a function without options and returns the result.
 pub(crate) fn called(writer: &mut Writer, text: &str) -> String {
-    result(&writer.call(call(text, None), Reason::default()).unwrap())
+    result(&try_call(writer, call(text, None)).unwrap_or_else(|error| panic!("{text}: {error}")))
 }
 
 /// Reverts a change; the revert must succeed.

@@ -1,16 +1,18 @@
 //! Changes at a sync point: writes, refusals, reverts, and the journal's entries. The rendezvous is that of
 //! the testee and holds no thread; the agent's tests use the real one, as root.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Child;
 
 use plan::{Action, ValueType};
 use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
-use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
-use tuner::journal::{Mechanism, Reason, RevertOutcome, StateDir, Status};
+use tuner::actuator::{
+    ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, RevertSummary, SetCommand,
+};
+use tuner::journal::{Mechanism, Reason, RevertOutcome, Status};
 use tuner::{Receipt, RevertReceipt};
 
-use crate::actuator::Setting;
+use crate::actuator::{Setting, refusal};
 use crate::programs::writes_back;
 
 fn at_main(set: SetCommand) -> ArmCommand {
@@ -38,6 +40,19 @@ fn scripted(setting: &Setting, how: &str) -> (ActuatorClient, Child) {
     setting.session(false, &["sync", how])
 }
 
+/// A session for which the place is reached while the file `gate` exists.
+fn gated(setting: &Setting) -> (PathBuf, ActuatorClient, Child) {
+    let gate = setting.state().join("gate");
+    let (session, process) = scripted(setting, gate.to_str().unwrap());
+    (gate, session, process)
+}
+
+/// Numbers and outcomes of reverts, in their order.
+fn outcomes(summary: &RevertSummary) -> Vec<(u64, RevertOutcome)> {
+    let of = |(_, one): &(_, RevertReceipt)| (one.change, one.outcome.clone());
+    summary.reverted.iter().map(of).collect()
+}
+
 #[test]
 fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
     let mut setting = or_skip!(Setting::new());
@@ -49,8 +64,7 @@ fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
         (Mechanism::Rendezvous, 25_000)
     );
     assert_eq!(setting.program.sees("knob"), "11");
-    let journal = StateDir::at(setting.state()).history(setting.pid()).unwrap();
-    let change = journal.change(1).unwrap();
+    let change = setting.history().change(1).unwrap();
     assert_eq!(
         (change.status, change.hold.unwrap().passage.unwrap().misses),
         (Status::Applied, 2)
@@ -58,10 +72,7 @@ fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
     assert_eq!(change.intent.action.sync().unwrap().to_string(), "entry:main");
     drop(session);
     assert!(process.wait().unwrap().success());
-    assert_eq!(
-        (setting.program.sees("knob"), setting.status(1)),
-        ("10".into(), Status::Reverted)
-    );
+    setting.ends_with("10", Status::Reverted);
 }
 
 #[test]
@@ -76,10 +87,7 @@ fn a_change_without_an_answer_is_never_written() {
                 .to_owned()
         )
     );
-    assert_eq!(
-        (setting.program.sees("knob"), setting.status(1)),
-        ("10".into(), Status::Failed)
-    );
+    setting.ends_with("10", Status::Failed);
 }
 
 #[test]
@@ -92,17 +100,13 @@ fn a_change_at_an_unknown_iteration_is_reverted_and_reported() {
         refusal.contains("had to be let go from entry:main") && refusal.ends_with("it was reverted"),
         "{refusal}"
     );
-    assert_eq!(
-        (setting.program.sees("knob"), setting.status(1)),
-        ("10".into(), Status::Reverted)
-    );
+    setting.ends_with("10", Status::Reverted);
 }
 
 #[test]
 fn a_change_is_announced_anew_when_the_program_wrote_the_variable_while_it_waited() {
     let mut setting = or_skip!(Setting::new());
-    let gate = setting.state().join("gate");
-    let (mut session, _process) = scripted(&setting, gate.to_str().unwrap());
+    let (gate, mut session, _process) = gated(&setting);
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
     assert_eq!(session.collect().unwrap().left, 1);
     setting.program.say("set 33");
@@ -124,8 +128,7 @@ fn a_change_is_announced_anew_when_the_program_wrote_the_variable_while_it_waite
 #[test]
 fn a_library_unloaded_while_a_change_waited_is_not_written() {
     let mut setting = or_skip!(Setting::with_library());
-    let gate = setting.state().join("gate");
-    let (mut session, _process) = scripted(&setting, gate.to_str().unwrap());
+    let (gate, mut session, _process) = gated(&setting);
     let mut write = setting.write("knob", "11");
     write.value_type = Some(ValueType::I32);
     session.arm(at_main(write)).unwrap();
@@ -142,8 +145,7 @@ fn a_library_unloaded_while_a_change_waited_is_not_written() {
 #[test]
 fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync_point() {
     let setting = or_skip!(Setting::new());
-    let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
-    let library = setting.workshop.build("library.c", "liba.so", &flags);
+    let library = setting.workshop.library("liba.so", 1, "view", &[]);
     let library = library.to_string_lossy().into_owned();
     let (mut session, _process) = scripted(&setting, "done");
     let load = Action::Load {
@@ -162,10 +164,9 @@ fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync
     session.arm(at_main(write)).unwrap();
     assert_eq!(collect(&mut session).unwrap().change, Some(2));
     let summary = session.revert_all(&[setting.pid()]).unwrap();
-    let reverted = |(_, reverted): &(_, RevertReceipt)| (reverted.change, reverted.outcome.clone());
     assert_eq!(
-        summary.reverted.iter().map(reverted).collect::<Vec<_>>(),
-        [(2, RevertOutcome::Reverted), (1, RevertOutcome::Reverted)]
+        outcomes(&summary),
+        [2, 1].map(|number| (number, RevertOutcome::Reverted))
     );
 }
 
@@ -198,54 +199,46 @@ fn a_waiting_change_is_dropped_by_command_at_its_deadline_and_at_the_end_of_the_
 #[test]
 fn a_change_that_cannot_be_reverted_at_its_sync_point_stays_and_is_reported() {
     let mut setting = or_skip!(Setting::new());
-    let gate = setting.state().join("gate");
+    let (gate, mut session, mut process) = gated(&setting);
     std::fs::write(&gate, "").unwrap();
-    let (mut session, mut process) = scripted(&setting, gate.to_str().unwrap());
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
     collect(&mut session).unwrap();
     std::fs::remove_file(&gate).unwrap();
     let summary = session.shutdown().unwrap();
     assert!(process.wait().unwrap().success());
-    match &summary.reverted[..] {
-        [(_, reverted)] => match &reverted.outcome {
-            RevertOutcome::Failed(why) => assert!(
-                why.starts_with("the program did not reach entry:main within ")
-                    && why.ends_with(" s: nothing was written"),
-                "{why}"
-            ),
-            other => panic!("{other:?}"),
-        },
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(summary.kept.len(), 1);
-    assert_eq!(
-        (setting.program.sees("knob"), setting.status(1)),
-        ("11".into(), Status::Applied)
+    let [(1, RevertOutcome::Failed(why))] = &outcomes(&summary)[..] else {
+        panic!("{summary:?}")
+    };
+    assert!(
+        why.starts_with("the program did not reach entry:main within ")
+            && why.ends_with(" s: nothing was written"),
+        "{why}"
     );
+    assert_eq!(summary.kept.len(), 1);
+    setting.ends_with("11", Status::Applied);
 }
 
-/// Makes three changes at a sync point, with an actuator for which the place is reached while the file `gate`
-/// exists.
-fn changed_three_times(setting: &Setting, gate: &Path) -> (ActuatorClient, Child) {
-    std::fs::write(gate, "").unwrap();
-    let (mut session, process) = scripted(setting, gate.to_str().unwrap());
+/// Makes three changes at a sync point.
+fn changed_three_times(setting: &Setting) -> (PathBuf, ActuatorClient, Child) {
+    let (gate, mut session, process) = gated(setting);
+    std::fs::write(&gate, "").unwrap();
     for (number, value) in [(1, "11"), (2, "12"), (3, "13")] {
         session.arm(at_main(setting.write("knob", value))).unwrap();
         assert_eq!(collect(&mut session).unwrap().change, Some(number));
     }
-    (session, process)
+    (gate, session, process)
 }
 
 #[test]
 fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_point() {
     let mut setting = or_skip!(Setting::new());
-    let gate = setting.state().join("gate");
-    let (session, mut process) = changed_three_times(&setting, &gate);
+    let (_, session, mut process) = changed_three_times(&setting);
     let summary = session.shutdown().unwrap();
     assert!(process.wait().unwrap().success());
-    let outcome = |(_, one): &(_, RevertReceipt)| (one.change, one.outcome.clone());
-    let reverted = [3, 2, 1].map(|number| (number, RevertOutcome::Reverted));
-    assert_eq!(summary.reverted.iter().map(outcome).collect::<Vec<_>>(), reverted);
+    assert_eq!(
+        outcomes(&summary),
+        [3, 2, 1].map(|number| (number, RevertOutcome::Reverted))
+    );
     assert_eq!(summary.kept, []);
     assert_eq!(setting.program.sees("knob"), "10");
     assert!((1..=3).all(|change| setting.status(change) == Status::Reverted));
@@ -255,8 +248,7 @@ fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_
 #[test]
 fn changes_that_are_requested_by_their_numbers_are_taken_back_in_one_passage() {
     let mut setting = or_skip!(Setting::new());
-    let gate = setting.state().join("gate");
-    let (mut session, _process) = changed_three_times(&setting, &gate);
+    let (_, mut session, _process) = changed_three_times(&setting);
     let pid = setting.pid();
     let mut revert = |changes: &[u64]| {
         let numbers: Vec<_> = changes
@@ -313,8 +305,7 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
         ),
     ] {
         let mut setting = or_skip!(Setting::new());
-        let gate = setting.state().join("gate");
-        let (session, mut process) = changed_three_times(&setting, &gate);
+        let (gate, session, mut process) = changed_three_times(&setting);
         std::fs::remove_file(&gate).unwrap();
         let leaving = std::thread::spawn(move || session.shutdown());
         wait_until("the revert", SOON, || {
@@ -338,17 +329,9 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
 fn without_a_rendezvous_a_change_with_a_place_is_refused_and_nothing_is_written() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
-    match session.arm(at_main(setting.write("knob", "11"))) {
-        Err(ClientError::Refused(refusal)) => {
-            assert_eq!(
-                refusal.message,
-                "cannot act at a sync point: no rule of this session needed a place when it began, so it gave up the right to probe"
-            );
-        }
-        other => panic!("{other:?}"),
-    }
     assert_eq!(
-        (setting.program.sees("knob"), setting.status(1)),
-        ("10".into(), Status::Failed)
+        refusal(session.arm(at_main(setting.write("knob", "11")))).message,
+        "cannot act at a sync point: no rule of this session needed a place when it began, so it gave up the right to probe"
     );
+    setting.ends_with("10", Status::Failed);
 }

@@ -1,30 +1,19 @@
 //! Writes, refusals and reverts of values.
 
-use std::cell::RefCell;
 use std::os::unix::process::CommandExt;
-use std::sync::Arc;
 
 use plan::{Value, ValueType};
 use rustix::fs::{FlockOperation, flock};
 use tuner::journal::{Outcome, RevertOutcome, StateDir, Status};
-use tuner::{
-    Author, Hooks, LockError, MemoryError, Process, WritablePlaceError, WriteError, Writer, WriterError,
+use tuner::{Hooks, LockError, MemoryError, WritablePlaceError, WriteError, WriterError};
+
+use crate::programs::{
+    Program, Workshop, fails_with, say_to_lent, to, variables, variables_with, writes_back,
 };
-
-use crate::programs::{Program, Workshop, to, writes_back};
-
-/// `variables` with debug information, as a running process.
-pub(crate) fn variables() -> Option<(Workshop, Program)> {
-    let workshop = Workshop::open()?;
-    let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
-    Some((workshop, program))
-}
 
 /// `variables` without debug information, so that only the symbol table is available.
 fn without_types() -> Option<(Workshop, Program)> {
-    let workshop = Workshop::open()?;
-    let program = Program::start(&workshop.build("variables.c", "variables", &[]), &[])?;
-    Some((workshop, program))
+    variables_with(&[])
 }
 
 #[test]
@@ -98,10 +87,9 @@ fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
 #[test]
 fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
     let (workshop, mut program) = or_skip!(without_types());
-    let error = program.place("byte", None).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the type of `byte` (1 bytes) is not known: state it, one of bool, i8, u8"
+    fails_with(
+        program.place("byte", None),
+        "the type of `byte` (1 bytes) is not known: state it, one of bool, i8, u8",
     );
     let place = program.place("byte", Some(ValueType::I8)).unwrap();
     program.set(workshop.path(), &place, Value::I8(9));
@@ -134,22 +122,20 @@ fn memory_that_must_not_be_written_is_refused_and_unchanged() {
 fn a_type_that_the_debug_information_contradicts_is_refused() {
     let (_workshop, program) = or_skip!(variables());
     let refused = |name, value_type| program.place(name, Some(value_type)).unwrap_err();
-    assert_eq!(
-        refused("knob", ValueType::F32).to_string(),
-        "`knob` is i32, not f32"
-    );
-    assert_eq!(
-        refused("pointer", ValueType::U64).to_string(),
-        "`pointer` is a pointer of 8 bytes, not u64"
-    );
-    is!(
-        refused("flag", ValueType::U8),
-        WritablePlaceError::WrongType { .. }
-    );
-    is!(
-        refused("wide", ValueType::I64),
-        WritablePlaceError::WrongType { .. }
-    );
+    for (name, stated, why) in [
+        ("knob", ValueType::F32, "`knob` is i32, not f32"),
+        (
+            "pointer",
+            ValueType::U64,
+            "`pointer` is a pointer of 8 bytes, not u64",
+        ),
+        ("flag", ValueType::U8, "`flag` is bool, not u8"),
+        ("wide", ValueType::I64, "`wide` is u64, not i64"),
+    ] {
+        let error = refused(name, stated);
+        assert!(matches!(error, WritablePlaceError::WrongType { .. }), "{error:?}");
+        assert_eq!(error.to_string(), why);
+    }
 }
 
 #[test]
@@ -207,45 +193,33 @@ fn a_value_is_written_only_over_the_one_that_is_expected() {
 
 #[test]
 fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
-    thread_local! {
-        static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
-    }
-    fn say(text: &str) -> String {
-        PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().say(text))
-    }
     let (workshop, program) = or_skip!(variables());
     let place = program.place("knob", None).unwrap();
-    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let hooks = Hooks {
-        after_intent: || drop(say("set 33")),
+        after_intent: || drop(say_to_lent("set 33")),
         ..Hooks::default()
     };
-    let mut writer = Writer::open(program.process(), &state, Author::current(), images, hooks).unwrap();
-    PROGRAM.set(Some(program));
-    let error = writer.set(&place, to(Value::I32(20))).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "`knob` of process {} holds 21000000 (bytes in memory order), not 0a000000 as expected: left alone",
-            place.pid()
-        )
+    let mut writer = program.writer_with(workshop.path(), hooks).unwrap();
+    let _lent = program.lend();
+    let wanted = format!(
+        "`knob` of process {} holds 21000000 (bytes in memory order), not 0a000000 as expected: left alone",
+        place.pid()
     );
-    assert!(say("?").starts_with("knob=33 "));
+    fails_with(writer.set(&place, to(Value::I32(20))), &wanted);
+    assert!(say_to_lent("?").starts_with("knob=33 "));
     assert_eq!(
         writer.changes()[0].status,
         Status::Failed,
         "it was announced, and is known not to be written"
     );
-    PROGRAM.take();
 }
 
 #[test]
 fn a_value_that_is_there_already_is_not_written_again() {
     let (workshop, program) = or_skip!(variables());
     let mut writer = program.writer(workshop.path()).unwrap();
-    let receipt = writer
-        .set(&program.place("knob", None).unwrap(), to(Value::I32(10)))
-        .unwrap();
+    let place = program.place("knob", None).unwrap();
+    let receipt = writer.set(&place, to(Value::I32(10))).unwrap();
     assert_eq!((receipt.change, receipt.outcome), (None, Outcome::Applied));
     assert!(writer.changes().is_empty());
 }
@@ -292,10 +266,9 @@ fn changes_of_one_variable_are_taken_back_newest_first() {
     for value in [20, 30, 40] {
         writer.set(&place, to(Value::I32(value))).unwrap();
     }
-    let error = writer.revert(1).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "change 1 is not in force: change 2 replaced it; revert that first"
+    fails_with(
+        writer.revert(1),
+        "change 1 is not in force: change 2 replaced it; revert that first",
     );
     writer.revert(3).unwrap();
     assert_eq!(program.sees("knob"), "30");
@@ -444,12 +417,8 @@ fn a_stopped_program_is_written_too() {
     let (workshop, mut program) = or_skip!(variables());
     let pid = rustix::process::Pid::from_raw(program.pid()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-    let process = Process::open(program.pid()).unwrap();
-    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
-    let mut writer = Writer::open(process, &state, Author::current(), images, Hooks::default()).unwrap();
-    writer
-        .set(&program.place("knob", None).unwrap(), to(Value::I32(20)))
-        .unwrap();
+    let place = program.place("knob", None).unwrap();
+    program.set(workshop.path(), &place, Value::I32(20));
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     assert_eq!(program.sees("knob"), "20");
 }

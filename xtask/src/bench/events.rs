@@ -80,7 +80,6 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
             "runs": runs,
             "machine_stops_s_most": longest.collect::<Vec<f64>>(),
         })),
-        ..measure::Outcome::default()
     })
 }
 

@@ -101,7 +101,6 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         sections,
         claims: claims(&added),
         figures: Some(added.figures()),
-        ..Outcome::default()
     })
 }
 

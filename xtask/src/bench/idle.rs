@@ -131,7 +131,6 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
         sections: vec![Section::of("While nothing happens", table)],
         claims: claims(&rows),
         figures: Some(json!(rows)),
-        ..measure::Outcome::default()
     })
 }
 

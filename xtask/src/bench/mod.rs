@@ -17,7 +17,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::measure::{self, Measurement, Suite};
-use crate::process::run;
+use crate::process::{cargo, run};
 
 #[rustfmt::skip]
 const BENCHES: Suite = Suite {
@@ -54,20 +54,18 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
 
 /// Runs a benchmark of another crate.
 fn of_crate(package: &str, name: &str) -> Result<()> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["bench", "--quiet", "--package", package, "--bench", name]);
-    run(cargo.current_dir(crate::root()))
+    let words = format!("bench --quiet --package {package} --bench {name}");
+    run(&mut cargo(&crate::root(), &words))
 }
 
 /// A program of `agent/benches`, which uses the agent's own library and is built like the measured agent. If
 /// TUNEAGENT_BIN names another agent it is built without optimisation, which is quicker. The measured code
 /// runs in the kernel and in other programs, so this does not change the results.
 fn instrument(name: &str) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["bench", "--quiet", "--package", "tuneagent"]);
+    let mut command = cargo(&crate::root(), "bench --quiet --package tuneagent");
     if std::env::var_os("TUNEAGENT_BIN").is_some() {
-        cargo.args(["--profile", "dev"]);
+        command.args(["--profile", "dev"]);
     }
-    cargo.args(["--bench", name, "--"]).current_dir(crate::root());
-    cargo
+    command.args(["--bench", name, "--"]);
+    command
 }

@@ -170,7 +170,6 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
         sections: vec![Section::new("The time of a step", table, [note])],
         claims,
         figures: Some(Value::Array(figures)),
-        ..measure::Outcome::default()
     })
 }
 

@@ -14,7 +14,6 @@ use tuneagent_e2e::{Outcome, programs};
 
 use super::idle::{Rest, Windows, growth};
 use crate::Result;
-use crate::measure::chart::{Line, Panel, Picture};
 use crate::measure::table::{Table, cells};
 use crate::measure::{self, Claim, Section, Settings};
 use crate::process::capture;
@@ -84,7 +83,6 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
     }
     Ok(measure::Outcome {
         sections: vec![Section::of("What the agent takes", table)],
-        picture: Some(picture(&rated)),
         claims: claims(&rated),
         figures: Some(rated.iter().map(figures).collect()),
     })
@@ -99,20 +97,6 @@ fn figures(row: &Rated) -> Value {
         "bytes_per_iteration": row.bytes_per_iteration,
         "lost": row.lost,
     })
-}
-
-fn picture(rated: &[Rated]) -> Picture {
-    let line = |how: &str| {
-        let rows = rated.iter().filter(|row| row.how == how);
-        Line {
-            name: how.to_owned(),
-            points: rows
-                .map(|row| (2.0 * row.calls_per_s / 1e3, row.rest.percent()))
-                .collect(),
-        }
-    };
-    let panel = ("hits", "1000 hits/s", "agent, % of a core");
-    Picture::new("What the agent takes", [Panel::new(panel, WAYS.map(line))])
 }
 
 fn of_rates(rates: &[u64], windows: Windows) -> Outcome<Vec<Rated>> {

@@ -9,7 +9,6 @@ use tuneagent_e2e::programs::{self, FACTORING_NAMES};
 use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
 use crate::Result;
-use crate::measure::chart::Picture;
 use crate::measure::stats::{Spread, change, less};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -89,28 +88,19 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let rounds = interleaved(&all, settings.repeats, Scenario::run)?;
     same_results(rounds.all())?;
     let measured = Measured { workers, rounds };
-    let table = measured.table()?;
-    let picture = Picture::new(
-        "Load balancing by factoring",
-        [
-            table.panel("here", "s", &["dedicated, s", LOADED, "tuned", "oracle"]),
-            table.panel(
-                "MATE thesis, Table 5.6",
-                "s",
-                &["thesis: dedicated, s", "thesis: loaded", "thesis: tuned"],
-            ),
-        ],
-    );
     let notes = [
         "Loaded: every third worker takes three times as long, others in each phase. The thesis tells neither its load nor how \
          often it measured.",
         "Oracle: the master knows who is slow, and gives each worker one chunk in proportion to its speed.",
     ];
     Ok(Outcome {
-        sections: vec![Section::new("Dedicated, loaded, loaded and tuned", table, notes)],
-        picture: Some(picture),
+        sections: vec![Section::new(
+            "Dedicated, loaded, loaded and tuned",
+            measured.table()?,
+            notes,
+        )],
         claims: measured.claims()?,
-        ..Outcome::default()
+        figures: Some(measured.rounds.figures()),
     })
 }
 

@@ -10,13 +10,14 @@ mod load;
 
 use std::ops::Range;
 
+use serde_json::{Value, json};
+
 use self::load::Load;
 use super::fire::seen;
 use super::rounds::Rounds;
 use super::scenario::Run;
 use super::sweep::Sweep;
 use crate::Result;
-use crate::measure::chart::{Line, Panel, Picture};
 use crate::measure::stats::{Spread, change, quantile};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -85,28 +86,21 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let mut claims = growing.alone_claims();
     claims.extend(uneven.order_claims());
     claims.extend([growing.parked(&[TUNED]), uneven.parked(&BOTH)]);
-    let panels = vec![
-        growing.by_workers("sections, all points alike"),
-        growing.course("sections, work grows: workers", "workers", &[TUNED, ORACLE]),
-        uneven.by_workers("30 % of the points three times as long, factor 0.5"),
-        uneven.course("the same: workers", "workers", &BOTH),
-        uneven.course("the same: seconds", "seconds", &BOTH),
-    ];
     Ok(Outcome {
-        picture: Some(Picture::new(
-            "The number of workers by the performance index",
-            panels,
-        )),
         claims,
+        figures: Some(json!({"growing": growing.figures(), "uneven": uneven.figures()})),
         sections: vec![
             growing.section("Sections; from the middle on all points take three times as long"),
             uneven.section("30 % of the points take three times as long"),
         ],
-        ..Outcome::default()
     })
 }
 
 impl Measured {
+    fn figures(&self) -> Value {
+        json!({"fixed": self.sweep.figures(), "rounds": self.rounds.figures()})
+    }
+
     /// Fails if a rule without `--apply` has written.
     fn check_watched(&self) -> Result<()> {
         let mut watched = self.rounds.of(WATCHED).iter().flat_map(|run| run.each("workers"));
@@ -263,33 +257,5 @@ impl Measured {
                 both.median < tuned.median.min(balanced.median),
             ),
         ]
-    }
-
-    /// Index by number of workers: measured with fixed numbers, and by the model for the same work.
-    fn by_workers(&self, title: &str) -> Panel {
-        let lines = self.parts().flat_map(|part| {
-            let name = format!("iterations {} to {}", part.start, part.end - 1);
-            let tried = || self.sweep.tried.iter();
-            let measured = tried().map(|(workers, run)| (*workers, Measured::at(run, &part)[0]));
-            let model = tried().map(|(workers, run)| {
-                let computed = Measured::at(run, &part)[1];
-                let time = self.load.time(*workers, computed);
-                (*workers, index(*workers, time, computed))
-            });
-            [
-                Line::exactly(&name, measured),
-                Line::exactly(&format!("{name}, the model"), model),
-            ]
-        });
-        Panel::new((title, "workers", "index, s"), lines)
-    }
-
-    /// A figure by iteration, in the last run of each scenario.
-    fn course(&self, title: &str, figure: &str, names: &[&str]) -> Panel {
-        let values = |name: &str| self.rounds.of(name).last().map(|run| run.each(figure));
-        let lines = names
-            .iter()
-            .map(|name| Line::each(name, values(name).unwrap_or_default()));
-        Panel::new((title, "iteration", figure), lines)
     }
 }

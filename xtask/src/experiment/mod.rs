@@ -4,7 +4,7 @@
 //!
 //! `scenario` runs one program once, alone or with the agent. `sweep` runs each of some fixed settings once.
 //! `rounds` repeats scenarios in turns, so that disturbances of the machine affect all of them. An experiment
-//! is a module: a list of scenarios, tables of figures, charts of table columns, and claims. The programs
+//! is a module: a list of scenarios, tables of figures, and claims. The programs
 //! sleep their compute time, so that 26 ranks fit on two cores and the results show the tuning, not the
 //! machine.
 

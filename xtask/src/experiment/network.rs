@@ -13,7 +13,6 @@ use tuneagent_e2e::programs::{self, NETWORK_NAMES};
 use super::rounds::{Rounds, interleaved};
 use super::scenario::{Scenario, With, argument};
 use crate::Result;
-use crate::measure::chart::Picture;
 use crate::measure::stats::Spread;
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -90,21 +89,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         found(&recording)
     })?;
     let measured = Measured { networks, rounds };
-    let table = measured.table()?;
     Ok(Outcome {
-        picture: Some(Picture::new(
-            "Measured over injected",
-            [table
-                .panel(
-                    "networks in the order of the table",
-                    "measured / injected",
-                    &["latency / injected", "cost / injected"],
-                )
-                .with_levels([("right", 1.0)])],
-        )),
         sections: vec![Section::new(
             "Latency and cost of a byte, injected and measured",
-            table,
+            measured.table()?,
             [
                 "The works have no figures: the thesis takes a latency of 1000 ms, MATE for MPI constants that it does not print.",
                 "What is measured has in it what the machine's own messages and the probes cost, some microseconds.",

@@ -14,7 +14,6 @@ use tuneagent_e2e::programs;
 use super::rounds::{Rounds, interleaved};
 use super::scenario::{self, Run, Scenario, With, argument};
 use crate::Result;
-use crate::measure::chart::Picture;
 use crate::measure::stats::{figure, quantile};
 use crate::measure::table::{Cell, Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -92,21 +91,8 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let rounds = interleaved(&scenarios, settings.repeats, Scenario::run)?;
     let measured = Measured { workers, rounds };
     let costs = measured.by_workers()?;
-    let panel = |title: &str, half: &str| {
-        let columns = PARTS[1..].iter().map(|part| format!("{}, {half}", part.0));
-        let columns: Vec<String> = columns.collect();
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-        measured.parts(WRITING).panel(title, "us", &columns)
-    };
     let section = |how, title| Section::new(title, measured.parts(how), [THEIRS]);
     Ok(Outcome {
-        picture: Some(Picture::new(
-            "Reaction: MATE took 4260 us with collectors and 24400 us without",
-            [
-                panel("half of the changes", "p50"),
-                panel("99 of 100 changes", "p99"),
-            ],
-        )),
         sections: vec![
             section(WRITING, "From the end of an iteration to the write"),
             section(AWAKE, "The same while CPUs are kept awake (--keep-awake)"),
@@ -117,7 +103,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             costs,
         ],
         claims: measured.claims(),
-        ..Outcome::default()
+        figures: Some(measured.rounds.figures()),
     })
 }
 

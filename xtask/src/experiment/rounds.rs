@@ -3,6 +3,8 @@
 
 use std::io::IsTerminal;
 
+use serde_json::Value;
+
 use super::scenario::Run;
 use crate::Result;
 use crate::measure::stats::Spread;
@@ -70,6 +72,12 @@ impl Rounds<Run> {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Run> {
         self.results.iter().flat_map(|(_, runs)| runs)
+    }
+
+    /// What the programs reported of the iterations of each run, by scenario.
+    pub(crate) fn figures(&self) -> Value {
+        let of = |(name, runs): &(String, Vec<Run>)| (name.clone(), runs.iter().map(Run::figures).collect());
+        Value::Object(self.results.iter().map(of).collect())
     }
 }
 

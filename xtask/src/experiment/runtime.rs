@@ -9,7 +9,6 @@ use tuneagent_e2e::repairs::{CASES, Case, Tried};
 
 use super::rounds::{Rounds, interleaved};
 use crate::Result;
-use crate::measure::chart::Picture;
 use crate::measure::stats::{Spread, figure};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -44,20 +43,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         Ok(tried.collect::<tuneagent_e2e::Outcome<Vec<Tried>>>()?)
     })?;
     let measured = Measured { cases, tried };
-    let table = measured.table()?;
-    let panel = table.panel(
-        "share of the pace when started right",
-        "%",
-        &["% of right, before", "% of right"],
-    );
     Ok(Outcome {
-        picture: Some(Picture::new(
-            "Programs that nobody prepared",
-            [panel.with_levels([("started right", 100.0)])],
-        )),
         sections: vec![Section::new(
             "Started wrong, repaired while they run, started right",
-            table,
+            measured.table()?,
             [
                 "`after` is without the agent: it has left, and what its guard kept stays. MPICH has no setting that would be right: \
                  a library is preloaded that does what the rule does.",

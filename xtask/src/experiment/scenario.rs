@@ -92,6 +92,10 @@ impl Run {
         let number = |of: &Value| of[name].as_f64().unwrap_or_default();
         self.iterations.iter().map(number).collect()
     }
+
+    pub(crate) fn figures(&self) -> Value {
+        Value::Array(self.iterations.clone())
+    }
 }
 
 /// An argument of the form NAME=VALUE.

@@ -1,6 +1,8 @@
 //! One run of each fixed setting. This gives the best fixed setting, and the oracle's schedule: the best
 //! setting for each iteration.
 
+use serde_json::Value;
+
 use super::rounds::progress;
 use super::scenario::{Run, Scenario};
 use crate::Result;
@@ -31,6 +33,12 @@ impl Sweep {
         self.tried.iter().map(|(_, run)| run)
     }
 
+    /// What the program reported of its iterations, by setting.
+    pub(super) fn figures(&self) -> Value {
+        let of = |(setting, run): &(f64, Run)| (setting.to_string(), run.figures());
+        Value::Object(self.tried.iter().map(of).collect())
+    }
+
     /// The setting with the smallest figure.
     pub(super) fn best(&self, figure: impl Fn(&Run) -> f64) -> Result<f64> {
         let all = self.tried.iter();
@@ -54,8 +62,6 @@ impl Sweep {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     /// A sweep of runs with these iterations.

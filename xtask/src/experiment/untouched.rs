@@ -10,7 +10,6 @@ use tuneagent_e2e::repairs::{HEALTHY, Healthy};
 use super::rounds::{Rounds, interleaved};
 use super::runtime::here;
 use crate::Result;
-use crate::measure::chart::Picture;
 use crate::measure::stats::{Spread, figure, less, median_between, quantile};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -36,20 +35,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         )?)
     })?;
     let measured = Measured { healthy, costs };
-    let table = measured.table()?;
-    let panel = table.panel(
-        "slower than alone: the median, and where it lies in 95 % of all samples",
-        "%",
-        &["% slower, median (where it lies in 95 %)"],
-    );
     Ok(Outcome {
-        picture: Some(Picture::new(
-            "Programs that need nothing, attached to",
-            [panel.with_levels([("asked for", COST_MAX)])],
-        )),
         sections: vec![Section::new(
             "What rules cost that have nothing to do",
-            table,
+            measured.table()?,
             [
                 "All built-in rules look, and may write. Of the LAMMPS every call of MPI is watched besides.",
                 "A pair is four turns: of two of the program, each once with the agent and once without it, the other one and the agent \

@@ -4,12 +4,13 @@
 //! program with the factor 0.5 and with the best fixed factor. They separate the effect of factoring from the
 //! effect of adapting the factors.
 
+use serde_json::{Value, json};
+
 use super::fire::{Fire, seen};
 use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
 use super::sweep::Sweep;
 use crate::Result;
-use crate::measure::chart::{Line, Panel, Picture};
 use crate::measure::stats::{Spread, change, less, median_below};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -124,38 +125,33 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let mut claims = uneven.gains();
     claims.extend(watching(&[&uneven, &even]));
     claims.extend([following(&uneven, &even), uneven.wrote(), even.wrote()]);
-    let (of_uneven, of_even) = (uneven.by_workers(), even.by_workers());
-    let here = ["original, s an iteration", HALF, TUNED];
-    let theirs = ["thesis: original, s", "thesis: watched", "thesis: tuned"];
-    let unit = "s an iteration";
-    let panels = vec![
-        of_uneven.panel("30 % of the points twice as long", unit, &here),
-        of_uneven.panel("thesis, Table 5.6: with imbalance", "s", &theirs),
-        of_even.panel("all points alike", unit, &here),
-        of_even.panel("thesis, Table 5.5", "s", &theirs),
-        uneven.by_factor(),
-        uneven.course(),
-    ];
-    let by_workers = |table| {
+    let by_workers = |measured: &Measured| {
         let note = "Seven workers do 12 iterations, fewer do 6. The thesis's times are whole runs of its own, and its tuned ones hold what \
                     its monitoring cost.";
-        Section::new("The same by workers", table, [note])
+        Section::new("The same by workers", measured.by_workers(), [note])
     };
     Ok(Outcome {
-        picture: Some(Picture::new("Adjusting factoring on a fire front", panels)),
         claims,
+        figures: Some(json!({"uneven": uneven.figures(), "even": even.figures()})),
         sections: vec![
             uneven.scenarios("30 % of the points take twice as long, seven workers"),
-            by_workers(of_uneven),
+            by_workers(&uneven),
             even.scenarios("All points alike, seven workers"),
-            by_workers(of_even),
+            by_workers(&even),
             overlap(settings)?,
         ],
-        ..Outcome::default()
     })
 }
 
 impl Measured {
+    fn figures(&self) -> Value {
+        let rounds = self
+            .rounds
+            .iter()
+            .map(|(workers, rounds)| (workers.to_string(), rounds.figures()));
+        json!({"fixed": self.sweep.figures(), "rounds": Value::Object(rounds.collect())})
+    }
+
     fn runs(&self, name: &str) -> impl Iterator<Item = &Run> {
         self.rounds.iter().flat_map(move |(_, rounds)| rounds.of(name))
     }
@@ -297,27 +293,6 @@ impl Measured {
                 loss <= 5.0,
             ),
         ]
-    }
-
-    fn by_factor(&self) -> Panel {
-        let tried = self.sweep.tried.iter();
-        let fixed = Line::exactly(
-            "fixed, one run each",
-            tried.map(|(factor, run)| (*factor, run.seconds())),
-        );
-        let levels = [ORIGINAL, TUNED, ORACLE].map(|name| (name, self.seconds(name).median));
-        Panel::new(("7 workers, 30 % twice as long", "fixed factor", "s"), [fixed]).with_levels(levels)
-    }
-
-    /// The factors of the last tuned run.
-    fn course(&self) -> Panel {
-        let line =
-            |run: &Run| ["f0", "f1", "f2"].map(|name| Line::each(&name.to_uppercase(), run.each(name)));
-        let lines = self.most(TUNED).last().map(line);
-        Panel::new(
-            ("a tuned run, 30 % twice as long", "iteration", "factor"),
-            lines.into_iter().flatten(),
-        )
     }
 }
 

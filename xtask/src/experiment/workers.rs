@@ -9,6 +9,7 @@ mod load;
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
 use self::load::{Kind, Load};
@@ -16,7 +17,6 @@ use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
 use super::sweep::Sweep;
 use crate::Result;
-use crate::measure::chart::{Line, Panel, Picture};
 use crate::measure::stats::{Spread, change, less};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
@@ -76,22 +76,17 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         Load::constant(settings.quick),
         settings.either(&[12], &[8, 12, 16]),
     )?;
-    let (table, of_constant) = (varying.table(true), constant.table(false));
-    let panels = vec![
-        varying.panel("varying load", &table),
-        table
-            .panel("MATE thesis, Table 5.3", "s", &["thesis, s"])
-            .with_levels([(TUNED, THESIS_TUNED)]),
-        varying.course("a tuned run under varying load"),
-        constant.course("a tuned run under constant load"),
-    ];
-    let mut sections = vec![Section::new("Varying load", table, varying.notes())];
+    let mut sections = vec![Section::new("Varying load", varying.table(true), varying.notes())];
     if !settings.quick {
         let with_plain = of(Load::varying(false, true), &[6, 8, 10])?;
         let title = "Varying load with plain phases between";
         sections.push(Section::new(title, with_plain.table(false), with_plain.notes()));
     }
-    sections.push(Section::new("Constant load", of_constant, constant.notes()));
+    sections.push(Section::new(
+        "Constant load",
+        constant.table(false),
+        constant.notes(),
+    ));
     let mut claims = varying.varying_claims();
     claims.extend(constant.constant_claims());
     claims.extend([
@@ -100,9 +95,8 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     ]);
     Ok(Outcome {
         sections,
-        picture: Some(Picture::new("Number of workers: fixed against tuned", panels)),
+        figures: Some(json!({"varying": varying.figures(), "constant": constant.figures()})),
         claims,
-        ..Outcome::default()
     })
 }
 
@@ -194,6 +188,10 @@ impl Bench<'_> {
 }
 
 impl Measured {
+    fn figures(&self) -> Value {
+        json!({"fixed": self.sweep.figures(), "rounds": self.rounds.figures()})
+    }
+
     fn spread(&self, name: &str) -> Spread {
         self.rounds.spread_or_nan(name, Run::seconds)
     }
@@ -311,25 +309,6 @@ impl Measured {
         let runs = self.rounds.of(TUNED).iter().map(|run| run.each("workers"));
         let late = runs.flat_map(|workers| workers.split_at(workers.len() / 2).1.to_vec());
         late.map(|workers| (workers - optimum).abs()).fold(0.0, f64::max)
-    }
-
-    fn panel(&self, title: &str, table: &Table) -> Panel {
-        let levels = [TUNED, ORACLE].map(|name| (name, self.spread(name).median));
-        table
-            .panel(title, "s", &["s, median (least to greatest)"])
-            .with_levels(levels)
-    }
-
-    /// Number of workers in the last tuned run, and the model's optimum.
-    fn course(&self, title: &str) -> Panel {
-        let last = self.rounds.of(TUNED).last().map(|run| run.each("workers"));
-        let workers = last.unwrap_or_default();
-        let optimum = (0..workers.len()).map(|iteration| self.load.optimum(iteration).round());
-        let optimum = Line::each("the model's optimum", optimum.collect());
-        Panel::new(
-            (title, "iteration", "workers"),
-            [Line::each("in use", workers), optimum],
-        )
     }
 }
 

@@ -1,10 +1,9 @@
 //! Shared by benchmarks and experiments: selection and execution of a measurement, and its outcome: sections
-//! with tables, a chart, figures, and claims about the figures.
+//! with tables, figures, and claims about the figures.
 //!
 //! A measurement is a function from settings to an outcome. Tables are printed and kept in `NAME.md`, the
-//! script that draws the chart in `NAME.gnuplot`, the figures in `NAME.json`.
+//! figures in `NAME.json`.
 
-pub(crate) mod chart;
 mod claim;
 mod settings;
 pub(crate) mod stats;
@@ -18,7 +17,7 @@ use tuneagent_e2e::agent;
 
 pub(crate) use self::claim::Claim;
 pub(crate) use self::settings::{Settings, mpi_here};
-use self::{chart::Picture, table::Table};
+use self::table::Table;
 use crate::{Result, process};
 
 /// A benchmark or an experiment.
@@ -58,7 +57,6 @@ pub(crate) struct Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) sections: Vec<Section>,
-    pub(crate) picture: Option<Picture>,
     /// Claims about the figures.
     pub(crate) claims: Vec<Claim>,
     /// All measured values, for `NAME.json`.
@@ -130,10 +128,6 @@ fn measure(measurement: &Measurement, settings: &Settings) -> Result<Vec<String>
     let text = outcome.text(name, about, settings.quick);
     println!("{text}");
     settings.write(&format!("{name}.md"), &text)?;
-    if let Some(picture) = &outcome.picture {
-        let script = picture.gnuplot(&format!("{name}.svg"));
-        settings.write(&format!("{name}.gnuplot"), &script)?;
-    }
     if let Some(figures) = &outcome.figures {
         settings.write(&format!("{name}.json"), &format!("{figures:#}\n"))?;
     }

@@ -9,7 +9,7 @@ use crate::{Result, process};
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Folder for tables, charts and figures.
+    /// Folder for tables and figures.
     pub(crate) out: PathBuf,
     /// Whether to run a short form, whose figures only show that everything works.
     pub(crate) quick: bool,

@@ -374,10 +374,11 @@ fn public_name(names: &[String]) -> String {
 mod tests {
     use std::{
         fs::File,
-        io::{BufRead, BufReader, Write},
         path::{Path, PathBuf},
-        process::{Command, Stdio},
+        process::Command,
     };
+
+    use tuneagent_e2e::line_program::LineProgram;
 
     use super::*;
 
@@ -395,20 +396,9 @@ mod tests {
 
     #[test]
     fn a_rank_without_mpi_is_looked_into_again_only_once_it_has_used_cpu_time() {
-        let mut child = Command::new("cat")
-            .env("OMPI_COMM_WORLD_RANK", "0")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = child.id() as i32;
-        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let (mut output, mut line) = (BufReader::new(output), String::new());
-        let mut does_something = || {
-            writeln!(input, "a line").unwrap();
-            output.read_line(&mut line).unwrap();
-        };
-        does_something();
+        let mut rank = LineProgram::start(Command::new("cat").env("OMPI_COMM_WORLD_RANK", "0")).unwrap();
+        let pid = rank.pid() as i32;
+        rank.say("a line").unwrap();
         let mut discovery = Discovery::default();
         // The process may still be about to sleep.
         let is_left_alone = (0..100).any(|_| {
@@ -420,40 +410,31 @@ mod tests {
         assert!(is_left_alone);
         // The CPU time of a running thread is reported up to a tick late.
         let is_found = (0..1000).any(|_| {
-            does_something();
+            rank.say("a line").unwrap();
             discovery.late_rank(pid).is_some()
         });
         assert!(is_found);
-        drop(input);
-        child.wait().unwrap();
     }
 
     #[test]
     fn processes_of_other_users_below_a_program_are_counted_or_are_members() {
         tuneagent_e2e::require_or_return!(Root);
         const USER: u32 = 65534;
-        let mut child = Command::new("bash")
-            .args(["-c", "setpriv --reuid=65534 --clear-groups cat; true"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let command = "setpriv --reuid=65534 --clear-groups cat; true";
+        let mut program = LineProgram::start(Command::new("bash").args(["-c", command])).unwrap();
         // The answer of `cat` comes after the change of its user.
-        writeln!(input, "a line").unwrap();
-        BufReader::new(output).read_line(&mut String::new()).unwrap();
+        program.say("a line").unwrap();
         let users = |any_user| {
             let mut discovery = Discovery {
                 any_user,
                 ..Discovery::default()
             };
-            let job = discovery.job_of(child.id() as i32).unwrap();
+            let job = discovery.job_of(program.pid() as i32).unwrap();
             let users: Vec<u32> = job.members.iter().map(|member| member.process.uid).collect();
             (users, job.of_other_users)
         };
         let found = [users(false), users(true)];
-        drop(input);
-        child.wait().unwrap();
+        program.end().unwrap();
         assert_eq!(found, [(vec![0], 1), (vec![0, USER], 0)]);
     }
 
@@ -488,16 +469,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipes = ["waits", "go"].map(|name| folder.path().join(name));
         assert!(Command::new("mkfifo").args(&pipes).status().unwrap().success());
-        let mut child = Command::new("bash")
-            .env("OMPI_COMM_WORLD_RANK", "0")
+        let mut rank = Command::new("bash");
+        rank.env("OMPI_COMM_WORLD_RANK", "0")
             .env("LD_AUDIT", auditor(folder.path()))
             .env("SLOW_FOLDER", folder.path())
-            .env("SLOW_LIBRARY", "libtinfo.so")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = child.id() as i32;
+            .env("SLOW_LIBRARY", "libtinfo.so");
+        let mut rank = LineProgram::start(&mut rank).unwrap();
+        let pid = rank.pid() as i32;
         File::open(&pipes[0]).unwrap();
         let mut discovery = Discovery::default();
         assert!(discovery.rank_with_mpi(pid, used(pid)).is_none());
@@ -508,12 +486,8 @@ mod tests {
         assert!(discovery.rank_with_mpi(pid, long_since).is_some());
         assert!(!discovery.job_of(pid).unwrap().members[0].space.is_linked());
         File::options().write(true).open(&pipes[1]).unwrap();
-        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        writeln!(input, "echo here").unwrap();
-        BufReader::new(output).read_line(&mut String::new()).unwrap();
+        rank.say("echo here").unwrap();
         assert!(discovery.rank_with_mpi(pid, used(pid)).is_some());
         assert!(discovery.job_of(pid).unwrap().members[0].space.is_linked());
-        drop(input);
-        child.wait().unwrap();
     }
 }

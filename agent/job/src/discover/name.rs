@@ -87,10 +87,11 @@ pub(super) fn script(executable: &str, arguments: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{BufRead, BufReader, Write},
         os::unix::{fs::symlink, process::CommandExt},
-        process::{Command, Stdio},
+        process::Command,
     };
+
+    use tuneagent_e2e::line_program::LineProgram;
 
     use super::*;
 
@@ -134,18 +135,9 @@ mod tests {
             (&cat, "cat", "cat-by-file"),
             (&cat, "another", "cat-by-file"),
         ] {
-            let mut child = Command::new(program)
-                .arg0(word)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-            writeln!(input, "a line").unwrap();
-            BufReader::new(output).read_line(&mut String::new()).unwrap();
-            let found = of_process(&Process::open(child.id() as i32).unwrap());
-            drop(input);
-            child.wait().unwrap();
+            let mut running = LineProgram::start(Command::new(program).arg0(word)).unwrap();
+            running.say("a line").unwrap();
+            let found = of_process(&Process::open(running.pid() as i32).unwrap());
             assert_eq!(found, name, "{word}");
         }
     }

@@ -70,19 +70,19 @@ impl FailedSearches {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
     use std::time::{Duration, Instant};
 
+    use tuneagent_e2e::line_program::LineProgram;
     use tuneagent_e2e::wait::{SOON, wait_until};
 
     use super::*;
 
     #[test]
     fn a_tree_is_still_only_when_two_walks_found_the_same_and_no_process_ran_since() {
-        let mut child = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let tree = || BTreeSet::from([child.id() as i32]);
+        let mut cat = LineProgram::start(&mut Command::new("cat")).unwrap();
+        let pid = cat.pid() as i32;
+        let tree = || BTreeSet::from([pid]);
         let (mut still, none) = (Still::default(), BTreeSet::new());
         assert!(!still.holds(&none));
         let used = still.used();
@@ -105,10 +105,9 @@ mod tests {
         became_still.unwrap();
         assert!(!still.holds(&tree()), "the session has one more of them");
         let used = still.used();
-        still.walked(BTreeSet::from([child.id() as i32, 1]), &none, used);
+        still.walked(BTreeSet::from([pid, 1]), &none, used);
         assert!(!still.holds(&none), "one more");
-        child.kill().unwrap();
-        child.wait().unwrap();
+        cat.end().unwrap();
         assert_eq!(still.used(), None, "one is gone");
     }
 }

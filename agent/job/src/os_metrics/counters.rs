@@ -310,40 +310,35 @@ fn ticks_ns(ticks: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use tuneagent_e2e::line_program::LineProgram;
     use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
 
     use super::*;
 
     #[test]
     fn a_process_that_sleeps_is_not_looked_at_again_and_one_that_wakes_is() {
-        let mut child = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut sampler = Sampler::open(child.id() as i32).unwrap();
+        let mut cat = LineProgram::start(&mut Command::new("cat")).unwrap();
+        let mut sampler = Sampler::open(cat.pid() as i32).unwrap();
         sampler.count_bytes(true);
-        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut observed = [0; 7];
         // It has started when it has answered. Without a CPU it may seem to sleep before.
-        std::io::Write::write_all(&mut input, b"started").unwrap();
-        output.read_exact(&mut observed).unwrap();
+        cat.say("started").unwrap();
         let slept = wait_until("its sleep", SOON, || {
             let is_asleep = sampler.process.stat().unwrap().state == 'S';
             sampler.sample().unwrap();
             Ok(is_asleep && sampler.still > 0)
         });
         let before = sampler.sample().unwrap();
-        std::io::Write::write_all(&mut input, b"wake up").unwrap();
-        output.read_exact(&mut observed).unwrap();
+        cat.say("wake up").unwrap();
         let woke = wait_for("its end of sleep", SOON, || {
             let now = sampler.sample().unwrap();
             Ok(Some(now).filter(|now| now.switches_voluntary > before.switches_voluntary))
         });
-        drop(input);
-        child.wait().unwrap();
+        cat.end().unwrap();
         let (moved, before) = (slept.and(woke).unwrap().moved_bytes, before.moved_bytes.unwrap());
-        assert_eq!(moved, Some((before.0 + 7, before.1 + 7)), "{observed:?}");
+        let line_bytes = "wake up\n".len() as u64;
+        assert_eq!(moved, Some((before.0 + line_bytes, before.1 + line_bytes)));
         assert!(sampler.sample().is_err(), "it is gone");
     }
 
@@ -363,30 +358,23 @@ mod tests {
 
     #[test]
     fn a_zombie_is_counted_until_it_is_collected() {
-        let mut child = std::process::Command::new("bash")
-            .args([
-                "-c",
-                "read line; for ((i = 0; i < 100000; i++)); do :; done; times",
-            ])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut sampler = Sampler::open(child.id() as i32).unwrap();
+        let command = "read line; for ((i = 0; i < 100000; i++)); do :; done; times";
+        let mut program = LineProgram::start(Command::new("bash").args(["-c", command])).unwrap();
+        let mut sampler = Sampler::open(program.pid() as i32).unwrap();
         // The kernel adds up the pages of a process late: a new one has none at first.
         let before = wait_for("its pages", SOON, || {
             sampler.still = STILL_MAX;
             Ok(Some(sampler.sample().unwrap()).filter(|sample| sample.resident_bytes > 0))
         });
         let before = before.unwrap();
-        drop(child.stdin.take());
+        program.close();
         wait_until("its end", SOON, || {
             Ok(sampler.process.stat().unwrap().state == 'Z')
         })
         .unwrap();
         let after = sampler.sample().unwrap();
         let clock = sampler.clock.and_then(CpuClock::ns).unwrap();
-        child.wait().unwrap();
+        program.end().unwrap();
         assert!(after.cpu_ns > before.cpu_ns + 20_000_000, "{before:?} {after:?}");
         assert!(clock.abs_diff(after.cpu_ns) < 5_000_000, "{clock} {after:?}");
         assert!(

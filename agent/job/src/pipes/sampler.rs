@@ -296,20 +296,20 @@ impl Fill {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::Command;
 
     use profile::streams::Stage;
+    use tuneagent_e2e::line_program::LineProgram;
     use tuneagent_e2e::wait::{SOON, wait_until};
 
     use super::*;
 
     #[test]
     fn a_process_is_seen_to_read_what_it_moves_is_counted_and_its_end_is_told() {
-        let mut cat = Command::new("cat");
-        let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut cat = LineProgram::start(&mut Command::new("cat")).unwrap();
         let pipeline = Pipeline {
             stages: vec![Stage {
-                pid: cat.id() as i32,
+                pid: cat.pid() as i32,
                 ..Stage::default()
             }],
             pipes: Vec::new(),
@@ -322,19 +322,16 @@ mod tests {
             Ok((seen.running, seen.reading) == (0, 1))
         });
         reads.unwrap_or_else(|late| panic!("{late}: {seen:?}"));
-        let (mut input, mut output) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
-        std::io::Write::write_all(&mut input, b"moved").unwrap();
-        std::io::Read::read_exact(&mut output, &mut [0; 5]).unwrap();
+        cat.say("moved").unwrap();
         // The count of a write is raised after the reader could go on.
         let (mut read, mut written) = (0, 0);
         let counted = wait_until("the counts", SOON, || {
             let counts = sampler.slice(2).unwrap().stages[0];
             (read, written) = (read + counts.read_bytes, written + counts.written_bytes);
-            Ok((read, written) == (5, 5))
+            Ok((read, written) == (6, 6))
         });
         counted.unwrap_or_else(|late| panic!("{late}: {read} and {written}"));
-        drop((input, output));
-        cat.wait().unwrap();
+        cat.end().unwrap();
         sampler.look();
         assert!(sampler.slice(3).is_err());
     }
