@@ -217,7 +217,7 @@ requests: leave request
 log: changes leave members request requests
 decision: changes
 nodes: decision request
-parts: changes decision leave log members process request requests
+parts: changes decision leave log members request requests
 ";
 
 const RULES: &str = "
