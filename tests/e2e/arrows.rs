@@ -191,14 +191,15 @@ statistics: student
 format:
 cost: format statistics
 error:
+fieldwise:
 glob:
 mpi:
 os_metrics:
-calls: cost format student
+calls: cost fieldwise format student
 progress: calls student
 probe: calls glob mpi
-stream_views: format
-snapshot: calls cost format mpi os_metrics progress stream_views
+stream_views: fieldwise format
+snapshot: calls cost fieldwise format mpi os_metrics progress stream_views
 streams: format snapshot statistics stream_views
 profile: calls cost format mpi os_metrics probe snapshot
 ";
@@ -216,7 +217,7 @@ requests: leave request
 log: changes leave members request requests
 decision: changes
 nodes: decision request
-parts: changes decision leave log members process request requests
+parts: changes decision leave log members request requests
 ";
 
 const RULES: &str = "

@@ -7,19 +7,23 @@ use crate::model::{Cell, Column, Table};
 /// Maximum number of rows in a table, to bound the size of the page.
 const ROWS_MAX: usize = 768;
 
+/// The titles of the columns are separated by `|`; that of a column of numbers begins with `#`.
 pub(crate) fn table(
     (id, title): (&'static str, &'static str),
-    columns: &[(&'static str, bool)],
+    columns: &'static str,
     rows: impl ExactSizeIterator<Item = Vec<Cell>>,
 ) -> Table {
-    let column = |(title, is_number): &(&'static str, bool)| Column {
-        title,
-        is_number: *is_number,
+    let column = |text: &'static str| {
+        let title = text.trim_start_matches('#');
+        Column {
+            title,
+            is_number: title != text,
+        }
     };
     Table {
         id,
         title,
-        columns: columns.iter().map(column).collect(),
+        columns: columns.split(" | ").map(column).collect(),
         omitted: rows.len().saturating_sub(ROWS_MAX),
         rows: rows.take(ROWS_MAX).collect(),
     }

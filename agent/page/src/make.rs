@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use profile::format::{count, duration, percent, times};
+use profile::format::{count, duration, percent, time, times};
 use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
 use report::view;
 
@@ -19,7 +19,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
         title: view::header(snapshot),
         program: snapshot.job.program.clone(),
         taken_at: (snapshot.armed_unix_s > 0.0).then(|| snapshot.taken_at.clone()),
-        elapsed: seconds(snapshot.elapsed),
+        elapsed: time(snapshot.elapsed),
         access: access(snapshot),
         summary: trimmed(view::overview(snapshot)),
         tiles: tiles(snapshot),
@@ -58,17 +58,13 @@ fn trimmed(lines: Vec<String>) -> Vec<String> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-pub(crate) fn seconds(time: Duration) -> String {
-    duration(time.as_nanos() as f64)
-}
-
 fn finding(view: &FindingView, advice: Option<&str>) -> FindingBlock {
-    let numbers = seconds(view.numbers_at);
+    let numbers = time(view.numbers_at);
     let state = match (view.repaired, &view.now, view.gone_at) {
         (true, None, _) => format!("repaired; numbers at {numbers}"),
         (true, Some(_), _) => format!("repaired; reverted at the end; numbers at {numbers}"),
-        (false, _, Some(gone)) => format!("held from {} to {}", seconds(view.at), seconds(gone)),
-        (false, _, None) => format!("holds since {}; numbers at {numbers}", seconds(view.at)),
+        (false, _, Some(gone)) => format!("held from {} to {}", time(view.at), time(gone)),
+        (false, _, None) => format!("holds since {}; numbers at {numbers}", time(view.at)),
     };
     FindingBlock {
         rule: view.rule.clone(),

@@ -73,13 +73,7 @@ pub(crate) fn pairs(snapshot: &Snapshot) -> Table {
     };
     table(
         ("pairs", "Pairs of ranks"),
-        &[
-            ("from rank", true),
-            ("to rank", true),
-            ("messages", true),
-            ("bytes", true),
-            ("share of the bytes", true),
-        ],
+        "#from rank | #to rank | #messages | #bytes | #share of the bytes",
         pairs.iter().map(row),
     )
 }
@@ -96,11 +90,7 @@ pub(crate) fn sizes(snapshot: &Snapshot) -> Table {
     };
     table(
         ("sizes", "Sizes of messages sent"),
-        &[
-            ("size", false),
-            ("messages that were counted", true),
-            ("share", true),
-        ],
+        "size | #messages that were counted | #share",
         sizes.iter().map(row),
     )
 }

@@ -45,14 +45,7 @@ fn functions(snapshot: &Snapshot) -> Table {
     };
     table(
         ("functions", "Functions"),
-        &[
-            ("function", false),
-            ("calls", true),
-            ("mean", true),
-            ("time", true),
-            ("share of the time", true),
-            ("bytes", true),
-        ],
+        "function | #calls | #mean | #time | #share of the time | #bytes",
         all.iter().map(row),
     )
 }
@@ -74,22 +67,12 @@ fn call_sites(snapshot: &Snapshot, mark: &str) -> Table {
             number(Some(site.time_ns as f64), duration),
         ]
     };
-    let (calls, time) = match mark {
-        "" => (("calls", true), ("time", true)),
-        _ => (("calls while sampled", true), ("time while sampled", true)),
+    let columns = match mark {
+        "" => "function | called in | at | #ranks | #calls | #time",
+        _ => "function | called in | at | #ranks | #calls while sampled | #time while sampled",
     };
-    table(
-        ("call-sites", "Call sites"),
-        &[
-            ("function", false),
-            ("called in", false),
-            ("at", false),
-            ("ranks", true),
-            calls,
-            time,
-        ],
-        snapshot.sequence.call_sites.iter().map(row),
-    )
+    let rows = snapshot.sequence.call_sites.iter().map(row);
+    table(("call-sites", "Call sites"), columns, rows)
 }
 
 /// With a mark before shares of the time inside MPI.
@@ -115,15 +98,7 @@ fn processes(snapshot: &Snapshot, mark: &str) -> Table {
     };
     table(
         ("processes", "Processes"),
-        &[
-            ("process", false),
-            ("pid", true),
-            ("machine", false),
-            ("inside MPI", true),
-            ("on a CPU", true),
-            ("waiting for a CPU", true),
-            ("memory, at its most", true),
-        ],
+        "process | #pid | machine | #inside MPI | #on a CPU | #waiting for a CPU | #memory, at its most",
         snapshot.processes.iter().map(row),
     )
 }
@@ -152,17 +127,8 @@ fn regions(snapshot: &Snapshot) -> Table {
     let probed: Vec<_> = probed.collect();
     table(
         ("regions", "Parallel regions (while they were probed)"),
-        &[
-            ("process", false),
-            ("regions", true),
-            ("time inside", true),
-            ("threads", true),
-            ("working", true),
-            ("starting", true),
-            ("waiting", true),
-            ("ending", true),
-            ("load balance", true),
-        ],
+        "process | #regions | #time inside | #threads | #working | #starting | #waiting | #ending | \
+         #load balance",
         probed.iter().map(row),
     )
 }
@@ -197,15 +163,7 @@ fn predicted(snapshot: &Snapshot) -> Table {
             "predicted",
             "Predicted steps with team sizes that did not occur, with enough CPUs",
         ),
-        &[
-            ("process", false),
-            ("threads", true),
-            ("time of a step", true),
-            ("least (90 %)", true),
-            ("most (90 %)", true),
-            ("speedup to one thread", true),
-            ("law", false),
-        ],
+        "process | #threads | #time of a step | #least (90 %) | #most (90 %) | #speedup to one thread | law",
         rows.into_iter(),
     )
 }
@@ -247,18 +205,8 @@ fn scaling(snapshot: &Snapshot) -> Table {
             "scaling",
             "Steps by team size: the speedup, and the threads lost to",
         ),
-        &[
-            ("process", false),
-            ("threads", true),
-            ("steps", true),
-            ("time of a step", true),
-            ("speedup", true),
-            ("sequential code", true),
-            ("imbalance", true),
-            ("start and end", true),
-            ("small teams", true),
-            ("work inflation", true),
-        ],
+        "process | #threads | #steps | #time of a step | #speedup | #sequential code | #imbalance | \
+         #start and end | #small teams | #work inflation",
         sizes.into_iter().map(row),
     )
 }
@@ -277,13 +225,7 @@ fn rules(snapshot: &Snapshot) -> Table {
     };
     table(
         ("rules", "Rules that fit this program"),
-        &[
-            ("rule", false),
-            ("tune", false),
-            ("mode", false),
-            ("state", false),
-            ("windows", true),
-        ],
+        "rule | tune | mode | state | #windows",
         rules.iter().map(row),
     )
 }
@@ -305,17 +247,7 @@ fn changes(snapshot: &Snapshot) -> Table {
     };
     table(
         ("changes", "Changes"),
-        &[
-            ("after", true),
-            ("rule", false),
-            ("process", false),
-            ("what", false),
-            ("before", false),
-            ("since", false),
-            ("outcome", false),
-            ("guard", false),
-            ("held for", true),
-        ],
+        "#after | rule | process | what | before | since | outcome | guard | #held for",
         snapshot.changes.iter().map(row),
     )
 }

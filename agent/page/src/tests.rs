@@ -126,12 +126,10 @@ fn session() -> Snapshot {
                     communication: 0.5,
                 },
                 between_nodes: Some(1.0),
-                split: None,
-                useful_ns: None,
-                scalability: None,
                 ranks: 2,
                 nodes: 1,
                 over_iterations: true,
+                ..EfficienciesView::default()
             }),
             ..SequenceView::default()
         },

@@ -3,6 +3,11 @@
 pub use rules::nearest;
 pub use rules::quantity::{bytes, count, duration, percent, significant};
 
+/// A time as [`duration`] shows it.
+pub fn time(time: std::time::Duration) -> String {
+    duration(time.as_nanos() as f64)
+}
+
 /// An improvement factor: `1.05`, `6.3`, `110`.
 pub fn times(ratio: f64) -> String {
     if ratio >= 99.5 {

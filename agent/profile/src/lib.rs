@@ -11,6 +11,7 @@ mod calls;
 pub mod cost;
 // Errors as text with their causes.
 pub mod error;
+mod fieldwise;
 // Used as `format::bytes`.
 pub mod format;
 // Used as `glob::matches`.

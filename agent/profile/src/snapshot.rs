@@ -288,7 +288,7 @@ pub struct PaceView {
 }
 
 /// The efficiencies of the watched ranks.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EfficienciesView {
     pub of: Efficiencies,
     /// The part of load balance between nodes; `None` if ranks of the job run on unseen machines.
@@ -501,11 +501,15 @@ impl Snapshot {
         self.processes.iter().filter(|process| !process.ended)
     }
 
+    /// Whether all processes that were there have ended.
+    pub fn has_ended(&self) -> bool {
+        !self.processes.is_empty() && self.running().next().is_none()
+    }
+
     /// What can be done about a finding now: nothing that needs the program to run, if it has ended.
     pub fn advice<'a>(&self, finding: &'a FindingView) -> Option<&'a str> {
-        let has_ended = !self.processes.is_empty() && self.running().next().is_none();
         let advice = finding.now.as_deref();
-        advice.filter(|_| finding.repaired || !has_ended)
+        advice.filter(|_| finding.repaired || !self.has_ended())
     }
 }
 

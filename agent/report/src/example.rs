@@ -21,12 +21,10 @@ pub(crate) fn efficiencies<const N: usize>(useful: [f64; N]) -> EfficienciesView
     EfficienciesView {
         of: Efficiencies::of(&[useful.to_vec()]).unwrap(),
         between_nodes: Some(1.0),
-        split: None,
-        useful_ns: None,
-        scalability: None,
         ranks: N,
         nodes: 1,
         over_iterations: true,
+        ..EfficienciesView::default()
     }
 }
 

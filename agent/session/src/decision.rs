@@ -1,12 +1,9 @@
 //! Decisions of the rules as the session takes them: actions for the actuator, and probes to switch.
 
-use rules::{DecisionId, WhyMissing};
-use std::collections::BTreeSet;
-
 use plan::{Action, CommonIteration, SyncPoint};
-use profile::GuardView;
+use rules::{DecisionId, WhyMissing};
 
-use crate::changes::ProbeSwitch;
+use crate::changes::{JudgedDecision, ProbeSwitch};
 
 /// A result of the windows of a rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,14 +22,7 @@ pub enum Act {
     /// An action was decided.
     Decided(Box<ResolvedDecision>),
     /// A change was judged.
-    Judged {
-        decision: DecisionId,
-        rule: String,
-        guard: GuardView,
-        keeps: bool,
-        /// The slots of the judged processes; `None` for all of the decision.
-        slots: Option<BTreeSet<u32>>,
-    },
+    Judged(JudgedDecision),
 }
 
 /// A decision, resolved to processes.

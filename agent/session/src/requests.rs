@@ -30,6 +30,17 @@ pub enum RequestState {
 #[serde(rename_all = "snake_case")]
 pub enum RequestStep {
     Answer(Answer),
+    Say(RequestNotice),
+    /// End the session, for this reason.
+    End(&'static str),
+    #[serde(untagged)]
+    Do(RequestTask),
+}
+
+/// What the owner of the session does for a request. An event reports the result.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestTask {
     /// Answer with the session as it is listed.
     List,
     /// Read all counters, and answer with the report.
@@ -47,9 +58,6 @@ pub enum RequestStep {
         rule: String,
         keeps: bool,
     },
-    Say(RequestNotice),
-    /// End the session, for this reason.
-    End(&'static str),
 }
 
 impl RequestStep {
@@ -114,20 +122,20 @@ pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<Request
     let may = |mode: Mode| mode != Mode::Applying || state == RequestState::MayWrite;
     match request {
         _ if state == RequestState::Leaves => vec![RequestStep::Answer(Answer::ending())],
-        Request::List => vec![RequestStep::List],
-        Request::Snapshot => vec![RequestStep::Report],
+        Request::List => vec![RequestStep::Do(RequestTask::List)],
+        Request::Snapshot => vec![RequestStep::Do(RequestTask::Report)],
         Request::Switch { mode, .. } | Request::Add { mode, .. } if !may(mode) => {
             refused(RefusalKind::NotPermitted, CANNOT_WRITE)
         }
-        Request::Switch { rule, mode } => vec![RequestStep::Switch { rule, mode }],
+        Request::Switch { rule, mode } => vec![RequestStep::Do(RequestTask::Switch { rule, mode })],
         Request::Add { given, mode } => match check(&given) {
-            Ok(rule) => vec![RequestStep::Add {
+            Ok(rule) => vec![RequestStep::Do(RequestTask::Add {
                 rule: Box::new(rule),
                 mode,
-            }],
+            })],
             Err(error) => refused(RefusalKind::NotThere, error.to_string()),
         },
-        Request::Remove { rule, keep } => vec![RequestStep::Remove { rule, keeps: keep }],
+        Request::Remove { rule, keep } => vec![RequestStep::Do(RequestTask::Remove { rule, keeps: keep })],
         // The client gets its answer before the end.
         Request::Stop => vec![RequestStep::Answer(Answer::Stopping), RequestStep::End(STOPPED)],
     }

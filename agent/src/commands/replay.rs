@@ -271,7 +271,7 @@ impl Outputs {
                 self.switches.extend(only_switches.then_some(decision.id));
                 only_switches
             }
-            Act::Judged { decision, .. } => self.switches.contains(decision),
+            Act::Judged(judged) => self.switches.contains(&judged.decision),
             Act::Found { .. } | Act::Gone { .. } => false,
         }
     }
@@ -372,22 +372,14 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((PlotMarkKind::Gone, rule, "the finding no longer holds".to_owned())),
         Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, steps(&decision.steps))),
-        Act::Judged {
-            rule, guard, keeps, ..
-        } => {
-            let kind = if *keeps {
-                PlotMarkKind::Kept
-            } else {
-                PlotMarkKind::Reverted
+        Act::Judged(judged) => {
+            let kind = match judged.keeps {
+                true => PlotMarkKind::Kept,
+                false => PlotMarkKind::Reverted,
             };
-            Some((
-                kind,
-                rule,
-                format!(
-                    "{} (by the recorded data: a replay changes nothing)",
-                    guard.sentence()
-                ),
-            ))
+            let sentence = judged.guard.sentence();
+            let text = format!("{sentence} (by the recorded data: a replay changes nothing)");
+            Some((kind, &judged.rule, text))
         }
     }
 }

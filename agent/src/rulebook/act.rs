@@ -3,6 +3,7 @@
 use profile::GuardView;
 use profile::outcome::{COMPARED, ENDED, KEPT, REVERTED};
 use rules::Output;
+use session::changes::JudgedDecision;
 
 use super::{Act, RuleBook};
 
@@ -19,7 +20,7 @@ impl RuleBook {
                 });
             }
             Output::Decision(decision) => Act::Decided(Box::new(decision.into())),
-            Output::Verdict(verdict) => Act::Judged {
+            Output::Verdict(verdict) => Act::Judged(JudgedDecision {
                 decision: verdict.decision,
                 rule: self.name_of(verdict.rule),
                 slots: (verdict.processes.as_ref())
@@ -40,7 +41,7 @@ impl RuleBook {
                     reason: None,
                     text: verdict.text,
                 },
-            },
+            }),
         })
     }
 }
@@ -58,11 +59,10 @@ pub(super) fn found(finding: rules::Finding, is_new: bool) -> Act {
 /// Puts reverts first, and the newest change before those that it may depend on: a function of a library
 /// before the library.
 pub(super) fn newest_first(acts: Vec<Act>) -> Vec<Act> {
-    let (mut judged, others): (Vec<Act>, Vec<Act>) = acts
-        .into_iter()
-        .partition(|act| matches!(act, Act::Judged { .. }));
+    let (mut judged, others): (Vec<Act>, Vec<Act>) =
+        acts.into_iter().partition(|act| matches!(act, Act::Judged(_)));
     judged.sort_by_key(|act| match act {
-        Act::Judged { decision, .. } => std::cmp::Reverse(Some(*decision)),
+        Act::Judged(judged) => std::cmp::Reverse(Some(judged.decision)),
         _ => std::cmp::Reverse(None),
     });
     judged.into_iter().chain(others).collect()
@@ -76,12 +76,11 @@ mod tests {
 
     #[test]
     fn verdicts_come_first_and_of_them_that_of_the_newest_decision() {
-        let judged = |decision| Act::Judged {
-            decision: DecisionId(decision),
-            rule: "r".into(),
-            guard: GuardView::default(),
-            keeps: false,
-            slots: None,
+        let judged = |decision| {
+            Act::Judged(JudgedDecision {
+                decision: DecisionId(decision),
+                ..JudgedDecision::default()
+            })
         };
         let gone = |rule: &str| Act::Gone { rule: rule.into() };
         let acts = vec![gone("b"), judged(3), judged(7), gone("a"), judged(5)];

@@ -246,14 +246,10 @@ impl RuleBook {
                 functions.switched.insert(decision.id, decision.switches.clone());
                 self.receipt(decision.id, Ok(()), time.0);
             }
-            Act::Judged {
-                decision,
-                keeps: false,
-                slots,
-                ..
-            } => {
-                let made = functions.switched.get(decision).map_or(&[][..], Vec::as_slice);
-                self.switch_probes(&ProbeSwitch::back(made, slots.as_ref()));
+            Act::Judged(judged) if !judged.keeps => {
+                let made = functions.switched.get(&judged.decision);
+                let made = made.map_or(&[][..], Vec::as_slice);
+                self.switch_probes(&ProbeSwitch::back(made, judged.slots.as_ref()));
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 use job::monotonic_ns;
 use report::view::{Input, UserRequest};
 use session::request::{Answer, Request};
+use session::requests::RequestTask;
 
 use super::{
     Session,
@@ -56,20 +57,18 @@ impl Session {
                 let at = self.start.since_armed();
                 self.screen.mark(kind.name(), &name, &text, at);
             }
-            Effect::Record(kind, name, text) => {
-                self.rules.record_mark(kind, &name, &text, monotonic_ns());
-            }
-            Effect::List => {
+            Effect::Record(kind, name, text) => self.rules.record_mark(kind, &name, &text, monotonic_ns()),
+            Effect::Do(RequestTask::List) => {
                 let listed = Box::new(self.showing().1.listed());
                 return Some(Event::Listed(Ok(Answer::Session(listed))));
             }
-            Effect::Report => {
+            Effect::Do(RequestTask::Report) => {
                 // While nothing happens, the last reading may be seconds old.
                 let read = self.measure(Measuring::read_all);
                 let report = read.map(|()| self.showing().1.report());
                 return Some(Event::Listed(error::with_causes(report)));
             }
-            Effect::Switch { rule, mode } => {
+            Effect::Do(RequestTask::Switch { rule, mode }) => {
                 let unknown = self.rules.unknown(&rule);
                 let switched = self.rules.switch(&rule, mode, monotonic_ns());
                 let result = switched.map(|(before, acts)| {
@@ -78,12 +77,12 @@ impl Session {
                 });
                 return Some(Event::Switched(rule, mode, result, unknown));
             }
-            Effect::Add { rule, mode } => {
+            Effect::Do(RequestTask::Add { rule, mode }) => {
                 let name = rule.name().to_owned();
                 let result = self.measure(|measuring, context| measuring.add_rule(context, *rule, mode));
                 return Some(Event::Added(name, mode, result));
             }
-            Effect::Remove { rule, keeps } => {
+            Effect::Do(RequestTask::Remove { rule, keeps }) => {
                 let (result, acts) = self.measure(|measuring, context| measuring.remove_rule(context, &rule));
                 self.follow(acts);
                 return Some(Event::Removed { rule, keeps, result });

@@ -292,20 +292,10 @@ impl<'a> Views<'a> {
                 rule,
                 at: self.start.since_armed(),
             },
-            Act::Judged {
-                decision,
-                rule,
-                guard,
-                keeps,
-                slots,
-            } => Event::Judged {
-                step: self.step_around(decision),
-                decision,
-                rule,
-                guard,
-                keeps,
-                slots,
-            },
+            Act::Judged(judged) => {
+                let step = self.step_around(judged.decision);
+                Event::Judged(judged, step)
+            }
             Act::Decided(decision) => Event::Decided(decision),
         }
     }

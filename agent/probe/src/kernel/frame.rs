@@ -1,23 +1,24 @@
-//! The messages between a session and the node's service, as bytes. Each is one packet of a Unix socket, in
-//! words of eight bytes; descriptors travel beside it. Pure: no socket is known here.
+//! The messages between a session and the node's service, in postcard's encoding. Each is one packet of a Unix
+//! socket; descriptors travel beside it. Pure: no socket is known here.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    links::{CallMoment, LinkChoice, ProbeSite},
+    links::{CallMoment, ProbeSite},
     loading::{LoadOptions, OBJECT},
 };
 
 /// Upper bound of a message. The kernel's own for a packet is about 200 KiB, unless it was raised.
-pub const MESSAGE_BYTES_MAX: usize = 128 << 10;
-/// Words before the sites of a request to attach.
-const HEAD_WORDS: usize = 3;
-const SITE_WORDS: usize = 4;
+pub const MESSAGE_BYTES_MAX: usize = 144 << 10;
+/// The longest form of a site: three numbers of 64 bits, and one of 32.
+const SITE_BYTES_MAX: usize = 35;
 /// Upper bound of the sites of one link.
-pub(super) const SITES_MAX: usize = (MESSAGE_BYTES_MAX / 8 - HEAD_WORDS) / SITE_WORDS;
+pub(super) const SITES_MAX: usize = MESSAGE_BYTES_MAX / SITE_BYTES_MAX - 1;
 /// Upper bound of the text of a reply, in bytes.
 const TEXT_BYTES_MAX: usize = 1000;
 
 /// The form of these messages. Increases with each change.
-const FORM: u64 = 1;
+const FORM: u64 = 2;
 
 /// The number of the protocol: sessions and services with the same number understand each other. It depends
 /// on the kernel side, too, whose maps the session reads.
@@ -28,7 +29,7 @@ pub fn protocol() -> u64 {
 }
 
 /// A request of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceRequest {
     /// Begin a session. Must come first, and once.
     Hello {
@@ -43,98 +44,30 @@ pub enum ServiceRequest {
 }
 
 /// Why bytes are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    #[error("a message has {0} bytes, which is no multiple of 8 from 24 to {MESSAGE_BYTES_MAX}")]
-    Length(usize),
-    #[error("there is no request {0}")]
-    Kind(u64),
-    #[error("a number of a message is out of range: {0}")]
-    Number(u64),
-    #[error("a message states {stated} places and has {found}")]
-    Sites { stated: u64, found: usize },
+    #[error("a message has {0} bytes, and may have {MESSAGE_BYTES_MAX}")]
+    TooLong(usize),
+    #[error("a message is broken: {0}")]
+    Broken(#[from] postcard::Error),
+    #[error("a message has another form than the one in which it is written")]
+    OtherForm,
 }
-
-const HELLO: u64 = 1;
-const LOAD: u64 = 2;
-const ATTACH: u64 = 3;
 
 impl ServiceRequest {
     pub fn encode(&self) -> Vec<u8> {
-        let words = match self {
-            ServiceRequest::Hello { protocol, applies } => vec![HELLO, *protocol, u64::from(*applies)],
-            ServiceRequest::Load(options) => {
-                let sizes = [
-                    options.probes,
-                    options.processes,
-                    options.rows,
-                    options.partial_sums,
-                ];
-                [LOAD].into_iter().chain(sizes.map(u64::from)).collect()
-            }
-            ServiceRequest::Attach { at, sites } => {
-                let moment = match at {
-                    CallMoment::Entry => 0,
-                    CallMoment::Exit { is_shared } => 1 + u64::from(*is_shared),
-                };
-                let mut words = vec![ATTACH, moment, sites.len() as u64];
-                let of = |site: &ProbeSite| [site.offset, u64::from(site.probe), site.semaphore, site.exit];
-                words.extend(sites.iter().flat_map(of));
-                words
-            }
-        };
-        words.into_iter().flat_map(u64::to_le_bytes).collect()
+        encode(self)
     }
 
     /// # Errors
     /// If the bytes are not exactly one request.
     pub fn decode(bytes: &[u8]) -> Result<ServiceRequest, FrameError> {
-        let words = words(bytes)?;
-        match words[..] {
-            [HELLO, protocol, applies @ 0..2] => Ok(ServiceRequest::Hello {
-                protocol,
-                applies: applies == 1,
-            }),
-            [LOAD, probes, processes, rows, partial_sums] => Ok(ServiceRequest::Load(LoadOptions {
-                probes: small(probes)?,
-                processes: small(processes)?,
-                rows: small(rows)?,
-                partial_sums: small(partial_sums)?,
-                links: LinkChoice::Best,
-            })),
-            [HELLO | LOAD, ..] => Err(FrameError::Length(bytes.len())),
-            [ATTACH, moment, stated, ref sites @ ..] => {
-                let at = match moment {
-                    0 => CallMoment::Entry,
-                    1 | 2 => CallMoment::Exit {
-                        is_shared: moment == 2,
-                    },
-                    _ => return Err(FrameError::Number(moment)),
-                };
-                let (chunks, rest) = sites.as_chunks::<SITE_WORDS>();
-                if chunks.len() as u64 != stated || !rest.is_empty() {
-                    let found = chunks.len();
-                    return Err(FrameError::Sites { stated, found });
-                }
-                let site = |[offset, probe, semaphore, exit]: &[u64; SITE_WORDS]| {
-                    Ok(ProbeSite {
-                        offset: *offset,
-                        probe: small(*probe)?,
-                        semaphore: *semaphore,
-                        exit: *exit,
-                    })
-                };
-                let sites = chunks.iter().map(site).collect::<Result<_, _>>()?;
-                Ok(ServiceRequest::Attach { at, sites })
-            }
-            [kind, ..] => Err(FrameError::Kind(kind)),
-            [] => Err(FrameError::Length(0)),
-        }
+        decode(bytes)
     }
 }
 
 /// The answer of the service to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceReply {
     /// The descriptors of what was requested come with it.
     Done {
@@ -150,7 +83,7 @@ pub enum ServiceReply {
 }
 
 /// What a session does when it was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceRefusal {
     /// The session can go on without probes.
     NoProbes,
@@ -159,62 +92,39 @@ pub enum ServiceRefusal {
 }
 
 impl ServiceReply {
+    /// A long reason is cut.
     pub fn encode(&self) -> Vec<u8> {
-        let (words, text) = match self {
-            ServiceReply::Done {
-                reports_waits,
-                namespace,
-            } => ([0, u64::from(*reports_waits), *namespace], &b""[..]),
-            ServiceReply::Refused { why, kind } => {
-                // A letter that is cut is shown as such.
-                let end = why.len().min(TEXT_BYTES_MAX);
-                let kind = u64::from(*kind == ServiceRefusal::Forbidden);
-                ([1, kind, 0], &why.as_bytes()[..end])
-            }
-            ServiceReply::Failed { errno } => ([2, u64::from(errno.unsigned_abs()), 0], &b""[..]),
-        };
-        let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-        bytes.extend(text);
-        bytes
+        let mut reply = self.clone();
+        if let ServiceReply::Refused { why, .. } = &mut reply {
+            let ends = (0..=why.len().min(TEXT_BYTES_MAX)).rev();
+            let end = ends.into_iter().find(|end| why.is_char_boundary(*end));
+            why.truncate(end.unwrap_or_default());
+        }
+        encode(&reply)
     }
 
     /// # Errors
     /// If the bytes are no reply.
     pub fn decode(bytes: &[u8]) -> Result<ServiceReply, FrameError> {
-        let (head, text) = bytes
-            .split_at_checked(24)
-            .ok_or(FrameError::Length(bytes.len()))?;
-        match words(head)?[..] {
-            [0, waits @ 0..2, namespace] => Ok(ServiceReply::Done {
-                reports_waits: waits == 1,
-                namespace,
-            }),
-            [1, kind @ 0..2, _] => Ok(ServiceReply::Refused {
-                why: String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)]).into_owned(),
-                kind: if kind == 1 {
-                    ServiceRefusal::Forbidden
-                } else {
-                    ServiceRefusal::NoProbes
-                },
-            }),
-            [2, errno, _] => Ok(ServiceReply::Failed {
-                errno: i32::try_from(errno).map_err(|_| FrameError::Number(errno))?,
-            }),
-            ref other => Err(FrameError::Kind(other.first().copied().unwrap_or_default())),
-        }
+        decode(bytes)
     }
 }
 
-fn words(bytes: &[u8]) -> Result<Vec<u64>, FrameError> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    if !rest.is_empty() || words.len() < HEAD_WORDS || bytes.len() > MESSAGE_BYTES_MAX {
-        return Err(FrameError::Length(bytes.len()));
-    }
-    Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+/// Writing into memory does not fail.
+fn encode(message: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(message, Vec::new()).unwrap_or_default()
 }
 
-fn small(number: u64) -> Result<u32, FrameError> {
-    u32::try_from(number).map_err(|_| FrameError::Number(number))
+/// A message has one form: nothing stands behind it, and its numbers are not longer than they must be.
+fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
+    if bytes.len() > MESSAGE_BYTES_MAX {
+        return Err(FrameError::TooLong(bytes.len()));
+    }
+    let message = postcard::from_bytes(bytes)?;
+    match encode(&message) == bytes {
+        true => Ok(message),
+        false => Err(FrameError::OtherForm),
+    }
 }
 
 #[cfg(test)]
@@ -222,6 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::kernel::links::LinkChoice;
 
     fn requests() -> impl Strategy<Value = ServiceRequest> {
         let number = prop_oneof![Just(0), Just(u32::MAX), any::<u32>()];
@@ -267,8 +178,8 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0..4_u64) {
-            let bytes = [&kind.to_le_bytes()[..], &bytes].concat();
+        fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0..4_u8) {
+            let bytes = [&[kind], &bytes[..]].concat();
             if let Ok(request) = ServiceRequest::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes.clone());
             }
@@ -301,7 +212,13 @@ mod tests {
 
     #[test]
     fn the_longest_request_fits() {
-        let sites = vec![ProbeSite::new(1, 1); SITES_MAX];
+        let site = ProbeSite {
+            offset: u64::MAX,
+            probe: u32::MAX,
+            semaphore: u64::MAX,
+            exit: u64::MAX,
+        };
+        let sites = vec![site; SITES_MAX];
         let bytes = ServiceRequest::Attach {
             at: CallMoment::Entry,
             sites,

@@ -14,12 +14,13 @@ use std::{
 #[cfg(doc)]
 use abi::ExitSite;
 use aya_obj::generated::bpf_insn;
+use serde::{Deserialize, Serialize};
 use tuner::Emulation;
 
 use super::{fallback::TracefsLink, sys};
 
 /// A place in a file to probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProbeSite {
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -44,7 +45,7 @@ impl ProbeSite {
 }
 
 /// The moment of a call that a site marks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CallMoment {
     /// The function is entered: one of its first instructions, with arguments and stack unchanged since the
     /// very first one.

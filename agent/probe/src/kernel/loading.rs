@@ -7,6 +7,7 @@ use std::{
 };
 
 use aya::{EbpfLoader, VerifierLogLevel};
+use serde::{Deserialize, Serialize};
 
 use super::{
     calls::ring_size,
@@ -22,7 +23,7 @@ use super::{
 pub(super) static OBJECT: &[u8] =
     aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/prebuilt/tuneagent.bpf.o"));
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadOptions {
     pub probes: u32,
     /// Number of processes for which there is room.
@@ -31,6 +32,8 @@ pub struct LoadOptions {
     pub rows: u32,
     /// Number of probes whose hits are aggregated.
     pub partial_sums: u32,
+    /// The node's service always uses the best.
+    #[serde(skip)]
     pub links: LinkChoice,
 }
 

@@ -221,31 +221,16 @@ impl Probes {
         for (index, probe) in numbers.probes.iter().enumerate() {
             kernel.set_spec(index as u32, probe.spec)?;
         }
-        let mut loaded = Probes {
-            links: Vec::new(),
-            closer: Closer::default(),
-            closing: Vec::new(),
-            put_off_since_ns: None,
-            is_shut: false,
-            own_links: kernel.service().is_some() || by_process && job.members.len() <= OWN_LINKS_MAX,
-            calibration,
-            kernel: Some(kernel),
-            numbers,
-            on,
-            resting: BTreeSet::new(),
-            wanted,
-            requested: Vec::new(),
-            attached: BTreeMap::new(),
-            shared_libraries: BTreeSet::new(),
-            defined: BTreeMap::new(),
-            files: KnownFiles::new(kernel::emulation(), !all_on),
-            is_armed: false,
-            room: processes,
-            late: None,
-            missing: Missing::default(),
-            overwritten: BTreeSet::new(),
-            unsettled: BTreeSet::new(),
-        };
+        let mut loaded = Probes::none(job, Vec::new());
+        loaded.own_links = kernel.service().is_some() || by_process && job.members.len() <= OWN_LINKS_MAX;
+        loaded.calibration = calibration;
+        loaded.kernel = Some(kernel);
+        loaded.numbers = numbers;
+        (loaded.wanted, loaded.on) = (wanted, on);
+        loaded.requested.clear();
+        loaded.files = KnownFiles::new(kernel::emulation(), !all_on);
+        loaded.is_armed = false;
+        loaded.room = processes;
         if all_on && loaded.numbers.probes.iter().any(|probe| probe.is_quiet) {
             let text = "parallel regions are not profiled: on this kernel (tracefs) probes that cost too much could not be detached";
             loaded.missing.report(text.to_owned(), || text.to_owned());

@@ -10,7 +10,7 @@
 //! window, used as the share U / E.
 
 /// The efficiencies; 1 means no loss.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Efficiencies {
     /// Load balance × communication efficiency: the mean useful share.
     pub parallel: f64,

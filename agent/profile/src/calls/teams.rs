@@ -94,11 +94,9 @@ struct Body {
 /// The work of one thread in a region.
 #[derive(Clone, Copy, Debug)]
 struct ThreadWork {
-    thread: u32,
-    entered_ns: u64,
-    left_ns: u64,
+    /// Its last body, from its first entry on.
+    body: Body,
     working_ns: u64,
-    probes: ProbeTimes,
 }
 
 impl Teams {
@@ -193,30 +191,29 @@ fn team(bodies: &[Body], first: u32, region: Range<u64>) -> Vec<ThreadWork> {
     let mut team: Vec<ThreadWork> = Vec::new();
     // A nested body comes before the one around it, so iterate from the last to the first.
     for body in inside().rev() {
-        match team.iter_mut().find(|member| member.thread == body.thread) {
-            Some(member) if body.entered_ns >= member.entered_ns => {}
+        let working_ns = body.left_ns - body.entered_ns;
+        match team.iter_mut().find(|member| member.body.thread == body.thread) {
+            Some(member) if body.entered_ns >= member.body.entered_ns => {}
             Some(member) => {
-                member.entered_ns = body.entered_ns;
-                member.working_ns += body.left_ns - body.entered_ns;
+                member.body.entered_ns = body.entered_ns;
+                member.working_ns += working_ns;
             }
             None => team.push(ThreadWork {
-                thread: body.thread,
-                entered_ns: body.entered_ns,
-                left_ns: body.left_ns,
-                working_ns: body.left_ns - body.entered_ns,
-                probes: body.probes,
+                body: *body,
+                working_ns,
             }),
         }
     }
-    team.retain(|member| inside().any(|body| body.thread == member.thread && body.probe == function));
+    team.retain(|member| inside().any(|body| body.thread == member.body.thread && body.probe == function));
     team
 }
 
 /// A region without the time of the probes between its begin and the first thread in its body, and between
 /// the last thread there and its end.
 fn without_probes(region: Range<u64>, team: &[ThreadWork]) -> Range<u64> {
-    let first = team.iter().min_by_key(|member| member.entered_ns);
-    let last = team.iter().max_by_key(|member| member.left_ns);
+    let bodies = || team.iter().map(|member| member.body);
+    let first = bodies().min_by_key(|body| body.entered_ns);
+    let last = bodies().max_by_key(|body| body.left_ns);
     let Some((first, last)) = first.zip(last) else {
         return region;
     };
@@ -228,7 +225,7 @@ fn without_probes(region: Range<u64>, team: &[ThreadWork]) -> Range<u64> {
 impl TeamParts {
     fn of(region: &Range<u64>, team: &[ThreadWork]) -> TeamParts {
         let (begin, end) = (region.start, region.end);
-        let last = team.iter().map(|member| member.left_ns).max().unwrap_or(end);
+        let last = team.iter().map(|member| member.body.left_ns).max().unwrap_or(end);
         let mut parts = TeamParts {
             threads: team.len() as u32,
             ending_ns: team.len() as u64 * (end - last),
@@ -236,9 +233,10 @@ impl TeamParts {
         };
         for member in team {
             parts.working_ns += member.working_ns;
-            parts.waiting_ns += last - member.left_ns;
+            let left_ns = member.body.left_ns;
+            parts.waiting_ns += last - left_ns;
             // Time between two bodies of a thread (a task that it takes over) is counted as starting.
-            parts.starting_ns += member.left_ns - begin - member.working_ns;
+            parts.starting_ns += left_ns - begin - member.working_ns;
             parts.longest_ns = parts.longest_ns.max(member.working_ns);
         }
         parts

@@ -162,7 +162,7 @@ impl WindowsView {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CostView {
     pub prices: Prices,
     /// T_Instr: from the start of the search for functions until all probes were attached, in nanoseconds.
@@ -363,24 +363,16 @@ mod tests {
         // Three seconds at 20 % of two CPUs, and 0.01 CPUs for the agent: 1.2 s + 0.2 s of 20 s, of which the
         // budget is 0.4 s; the windows spare 40 % of the remaining 0.01 CPUs.
         let mut view = CostView {
-            prices: Prices::table("a test".to_owned()),
-            arming_ns: 0,
             probes: vec![ProbeCost {
                 ns: 1.2e9,
                 ..ProbeCost::default()
             }],
             job_ns: 40_000_000_000,
-            held: BTreeMap::new(),
             agent: AgentCost {
                 cpu_ns: 200_000_000,
                 ..AgentCost::default()
             },
-            slowdown: Slowdown::default(),
-            of_late: RecentCost::default(),
-            unread: None,
-            windows: None,
-            required: None,
-            is_recorded: false,
+            ..CostView::default()
         };
         let above = |view: &CostView| view.above_budget(Duration::from_secs(20));
         let until_s = |view: &CostView| Some(above(view)?.until_ns? / 1e9);

@@ -212,7 +212,7 @@ enum Phase {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Windows {
     budget: BudgetShare,
     chance: Chance,
@@ -235,14 +235,8 @@ impl Windows {
         Windows {
             budget,
             chance: Chance(seed | 1),
-            phase: Phase::Always,
-            functions: BTreeSet::new(),
-            costs: BTreeMap::new(),
-            in_a_row: 0,
-            expensive: 0,
             part: 1.0,
-            attaching_ns: 0.0,
-            early_ns: 0.0,
+            ..Windows::default()
         }
     }
 
@@ -465,8 +459,8 @@ impl Windows {
 }
 
 /// Pseudo-random numbers that no program follows (xorshift64*, Marsaglia 2003 and Vigna 2016). Their
-/// statistical quality does not matter.
-#[derive(Clone, Debug)]
+/// statistical quality does not matter. The seed must not be 0.
+#[derive(Clone, Debug, Default)]
 struct Chance(u64);
 
 impl Chance {

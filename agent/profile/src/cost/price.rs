@@ -36,6 +36,12 @@ pub struct Prices {
     pub source: PriceSource,
 }
 
+impl Default for Prices {
+    fn default() -> Prices {
+        Prices::table("nothing was measured".to_owned())
+    }
+}
+
 /// How the end of a call is detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReturnKind {

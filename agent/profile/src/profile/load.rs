@@ -114,7 +114,7 @@ impl Profile {
         let bucket = |(from, until): ((u64, TimeParts), (u64, TimeParts))| TimeBucket {
             from: since_armed(from.0),
             until: since_armed(until.0),
-            parts: until.1.since(&from.1),
+            parts: until.1 - from.1,
         };
         let newest = (self.read_ns, self.time(has_mpi));
         self.time.sums.buckets(newest).map(bucket).collect()

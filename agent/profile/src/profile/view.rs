@@ -23,6 +23,8 @@ impl Metered {
                 ..ProcessView::default()
             };
         };
+        let begun_ns = self.first.as_ref().map_or(last.at_ns, |first| first.at_ns);
+        let all_ns = last.at_ns.saturating_sub(begun_ns);
         // An ended process does nothing any more: its rates are those between its last reading and itself,
         // which are 0.
         let since = if self.ended { last } else { first };
@@ -35,10 +37,6 @@ impl Metered {
             let mut function = function((index, probe), since, last, shown, never_returned)?;
             let rested = self.rested.get(index).copied().unwrap_or_default();
             function.estimate = self.estimate(index, last).filter(|_| rested.ns == 0);
-            let all_ns = self
-                .first
-                .as_ref()
-                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
             if rested.ns > 0 {
                 function.counted = Some(1.0 - rested.ns as f64 / all_ns.max(rested.ns) as f64);
                 // Only calls from the time in which it was counted.
@@ -53,13 +51,8 @@ impl Metered {
             pid: self.pid,
             rank: self.rank,
             ended: self.ended,
-            host: None,
-            watched_ns: self
-                .first
-                .as_ref()
-                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns)),
+            watched_ns: all_ns,
             functions: functions.collect(),
-            program: None,
             counters: last.counters,
             counters_before: self.before,
             mpi_ns: knows_mpi.then_some(last.mpi_ns),
@@ -76,7 +69,7 @@ impl Metered {
             ),
             rates: self.rates(probes, first, last).filter(|_| !self.ended),
             overall: (self.first.as_ref()).and_then(|first| self.rates(probes, first, last)),
-            load: Vec::new(),
+            ..ProcessView::default()
         }
     }
 

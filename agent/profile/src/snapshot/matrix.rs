@@ -38,11 +38,8 @@ pub struct Messages {
     pub count: u64,
 }
 
-impl std::ops::AddAssign for Messages {
-    fn add_assign(&mut self, more: Messages) {
-        self.bytes += more.bytes;
-        self.count += more.count;
-    }
+crate::fieldwise::fieldwise! {
+    Messages { bytes, count }
 }
 
 /// All messages of one rank.

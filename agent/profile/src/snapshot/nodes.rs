@@ -209,9 +209,7 @@ impl Snapshot {
             ranks,
             nodes: nodes.len(),
             over_iterations,
-            split: None,
-            useful_ns: None,
-            scalability: None,
+            ..EfficienciesView::default()
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Where the time of all processes went, in disjoint parts.
 
-use std::{ops::AddAssign, time::Duration};
+use std::time::Duration;
+
+use crate::fieldwise::fieldwise;
 
 /// The time of all processes since the probes were armed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,12 +62,9 @@ impl TimeByMpi {
     }
 }
 
-impl AddAssign for TimeByMpi {
-    fn add_assign(&mut self, other: TimeByMpi) {
-        self.outside_ns += other.outside_ns;
-        self.inside_ns += other.inside_ns;
-        self.unknown_ns += other.unknown_ns;
-    }
+fieldwise! {
+    TimeByMpi { outside_ns, inside_ns, unknown_ns }
+    TimeParts { on_cpu, ready, asleep }
 }
 
 impl TimeParts {
@@ -108,28 +107,6 @@ impl TimeParts {
     /// The sum of all parts.
     pub fn all_ns(&self) -> u64 {
         self.on_cpu.all_ns() + self.ready.all_ns() + self.asleep.all_ns()
-    }
-
-    /// What was added to `earlier`, a sum of which this is a later one.
-    pub(crate) fn since(&self, earlier: &TimeParts) -> TimeParts {
-        let part = |now: TimeByMpi, before: TimeByMpi| TimeByMpi {
-            outside_ns: now.outside_ns - before.outside_ns,
-            inside_ns: now.inside_ns - before.inside_ns,
-            unknown_ns: now.unknown_ns - before.unknown_ns,
-        };
-        TimeParts {
-            on_cpu: part(self.on_cpu, earlier.on_cpu),
-            ready: part(self.ready, earlier.ready),
-            asleep: part(self.asleep, earlier.asleep),
-        }
-    }
-}
-
-impl AddAssign for TimeParts {
-    fn add_assign(&mut self, other: TimeParts) {
-        self.on_cpu += other.on_cpu;
-        self.ready += other.ready;
-        self.asleep += other.asleep;
     }
 }
 

@@ -18,6 +18,10 @@ pub struct TimeShares {
     pub blocked: f64,
 }
 
+crate::fieldwise::fieldwise! {
+    TimeShares { busy, outside, waits_for_cpu, starved, blocked }
+}
+
 /// What a module mostly does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rules::contract::Contract;
 
-use super::ranks_tests::{Calling, reports as steady};
+use super::ranks_tests::{Calling, called, messages, reports as steady};
 use super::*;
 
 const MESH: &str = include_str!("../../../../tests/programs/mesh.yaml");
@@ -67,45 +67,31 @@ impl Mesh {
                 3 => waits_in,
                 _ => "MPI_Recv",
             };
-            let call = |name: &str, time_s| CalledTotals {
-                name: name.to_owned(),
-                calls: self.activations[rank],
-                time_s: Some(time_s),
-                estimated: false,
-            };
+            let call = |name, time_s| called(name, self.activations[rank], time_s);
             let receives = (rank != 0).then_some("MPI_Recv");
             let sends = match rank {
                 3 => Some("MPI_Issend"),
                 7 | 8 => None,
                 _ => Some("MPI_Ssend"),
             };
-            let called: BTreeSet<&str> = receives.into_iter().chain(sends).chain([waits]).collect();
-            let functions = called
+            let names: BTreeSet<&str> = receives.into_iter().chain(sends).chain([waits]).collect();
+            let functions = names
                 .into_iter()
                 .map(|name| call(name, if name == waits { idle_s } else { 0.0 }));
             RankTotals {
                 pid: None,
                 rank: Some(rank as u32),
                 runqueue_time_s: Some(0.0),
-                mpi_time_s: None,
                 mpi_runqueue_time_s: Some(0.0),
                 functions: functions.collect(),
             }
         };
-        let sent = self.sent.iter().map(|((from, to), (messages, bytes))| SentPair {
-            from: *from,
-            to: *to,
-            messages: *messages,
-            bytes: *bytes,
-        });
+        let sent = self.sent.iter();
         RankReport {
             elapsed_s: seconds,
             processes: (0..9).map(process).collect(),
             changes: Vec::new(),
-            matrix: Some(SentMessages {
-                sent: sent.collect(),
-                pairs_cut: 0,
-            }),
+            matrix: messages(sent.map(|((from, to), (count, bytes))| (*from, *to, *count, *bytes))),
         }
     }
 }

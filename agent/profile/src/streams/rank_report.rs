@@ -24,7 +24,6 @@ pub struct RankTotals {
     pub pid: Option<i32>,
     pub rank: Option<u32>,
     pub runqueue_time_s: Option<f64>,
-    pub mpi_time_s: Option<f64>,
     pub mpi_runqueue_time_s: Option<f64>,
     pub functions: Vec<CalledTotals>,
 }
@@ -72,7 +71,6 @@ impl RankTotals {
             pid: Some(process.pid),
             rank: process.rank,
             runqueue_time_s: counters.map(|counters| seconds(counters.runqueue_ns)),
-            mpi_time_s: process.mpi_ns.map(seconds),
             mpi_runqueue_time_s: process.mpi_waited_ns.map(seconds),
             functions: process.functions.iter().map(CalledTotals::of).collect(),
         }

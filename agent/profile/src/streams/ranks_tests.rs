@@ -6,6 +6,27 @@ use super::*;
 /// Functions that a rank calls, with the share of its time in each, and its share of waiting for a CPU.
 pub(super) type Calling<'a> = (&'a [(&'a str, f64)], f64);
 
+pub(super) fn called(name: &str, calls: u64, time_s: f64) -> CalledTotals {
+    CalledTotals {
+        name: name.to_owned(),
+        calls,
+        time_s: Some(time_s),
+        estimated: false,
+    }
+}
+
+/// All messages, each with its sender, its receiver, their number and their bytes.
+pub(super) fn messages(sent: impl Iterator<Item = (u32, u32, u64, u64)>) -> Option<SentMessages> {
+    let sent = sent.map(|(from, to, messages, bytes)| SentPair {
+        from,
+        to,
+        messages,
+        bytes,
+    });
+    let (sent, pairs_cut) = (sent.collect(), 0);
+    Some(SentMessages { sent, pairs_cut })
+}
+
 /// Reports every two seconds of ranks that call functions and send messages.
 pub(super) fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> Vec<RankReport> {
     let report = |at: u64| {
@@ -14,34 +35,19 @@ pub(super) fn reports(ranks: &[Calling<'_>], pairs: &[(u32, u32, u64, u64)]) -> 
             pid: None,
             rank: Some(rank as u32),
             runqueue_time_s: Some(runqueue * seconds),
-            mpi_time_s: None,
             mpi_runqueue_time_s: Some(0.0),
-            functions: calls
-                .iter()
-                .map(|(name, share)| CalledTotals {
-                    name: (*name).to_owned(),
-                    calls: 10 * at,
-                    time_s: Some(share * seconds),
-                    estimated: false,
-                })
+            functions: (calls.iter())
+                .map(|(name, share)| called(name, 10 * at, share * seconds))
                 .collect(),
         };
+        let sent = pairs
+            .iter()
+            .map(|(from, to, per_s, bytes)| (*from, *to, per_s * at, per_s * at * bytes));
         RankReport {
             elapsed_s: seconds,
             processes: ranks.iter().enumerate().map(totals).collect(),
             changes: Vec::new(),
-            matrix: Some(SentMessages {
-                sent: pairs
-                    .iter()
-                    .map(|&(from, to, per_s, bytes)| SentPair {
-                        from,
-                        to,
-                        messages: per_s * at,
-                        bytes: per_s * at * bytes,
-                    })
-                    .collect(),
-                pairs_cut: 0,
-            }),
+            matrix: messages(sent),
         }
     };
     (0..8).map(|step| report(2 * step + 1)).collect()

@@ -1,5 +1,6 @@
 use rules::contract::Contract;
 
+use super::ranks_tests::called;
 use super::tests::assert_learned;
 use super::*;
 
@@ -10,17 +11,11 @@ type StageCall<'a> = (&'a str, u64, f64);
 fn reports(processes: &[(&[StageCall<'_>], f64)]) -> Vec<RankReport> {
     let report = |at: u64| {
         let seconds = at as f64;
-        let function = |(name, per_s, share): &StageCall<'_>| CalledTotals {
-            name: (*name).to_owned(),
-            calls: per_s * at,
-            time_s: Some(share * seconds),
-            estimated: false,
-        };
+        let function = |(name, per_s, share): &StageCall<'_>| called(name, per_s * at, share * seconds);
         let totals = |(number, (functions, runqueue)): (usize, &(&[StageCall<'_>], f64))| RankTotals {
             pid: Some(100 + number as i32),
             rank: None,
             runqueue_time_s: Some(5.0 + runqueue * seconds),
-            mpi_time_s: None,
             mpi_runqueue_time_s: None,
             functions: functions.iter().map(function).collect(),
         };

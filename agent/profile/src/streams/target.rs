@@ -1,5 +1,7 @@
 //! A rate that a contract requires, and how it is counted.
 
+use rules::contract::StreamOutline;
+
 use super::standing::Standing;
 use super::{End, ItemsAre, ObservedGraph, ObservedStream};
 use crate::format::significant;
@@ -17,11 +19,7 @@ pub(super) struct Target {
     pub(super) least: f64,
     /// The module whose end of the stream is counted.
     pub(super) module: String,
-    pub(super) stream: String,
-    pub(super) from: Vec<String>,
-    pub(super) to: Vec<String>,
-    pub(super) is_on_demand: bool,
-    pub(super) item_bytes: Option<f64>,
+    pub(super) stream: StreamOutline,
     /// Activations per item, for a module that is counted by what it sends.
     pub(super) factor: f64,
     pub(super) is_sent: bool,
@@ -35,12 +33,12 @@ impl Target {
             ends.iter()
                 .all(|end| names.contains(&seen.modules[end.module].name))
         };
-        are(&stream.sent, &self.from) && are(&stream.received, &self.to)
+        are(&stream.sent, &self.stream.from) && are(&stream.received, &self.stream.to)
     }
 
     pub(super) fn is(&self, stream: &ObservedStream, seen: &ObservedGraph) -> bool {
         let ends = (stream.sent.len(), stream.received.len());
-        ends == (self.from.len(), self.to.len()) && self.has(stream, seen)
+        ends == (self.stream.from.len(), self.stream.to.len()) && self.has(stream, seen)
     }
 
     pub(super) fn stream_in<'a>(&self, seen: &'a ObservedGraph) -> Option<&'a ObservedStream> {
@@ -58,7 +56,7 @@ impl Target {
         }
         .iter();
         let end = ends.find(|end| seen.modules[end.module].name == self.module)?;
-        let (scale, block) = match (stream.items_are, self.item_bytes) {
+        let (scale, block) = match (stream.items_are, self.stream.item_bytes) {
             (ItemsAre::Bytes, Some(bytes)) => (stream.item_bytes / bytes, BLOCK_BYTES / stream.item_bytes),
             (ItemsAre::Bytes, None) => return None,
             (ItemsAre::Messages, _) => (1.0, 1.0),

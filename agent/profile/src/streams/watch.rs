@@ -71,11 +71,7 @@ impl ContractWatch {
                 is_stated: contract.required_features().any(|stated| stated == feature),
                 least,
                 module: module.to_owned(),
-                stream: stream.name.clone(),
-                from: stream.from.clone(),
-                to: stream.to.clone(),
-                is_on_demand: stream.is_on_demand,
-                item_bytes: stream.item_bytes,
+                stream: stream.clone(),
                 factor: least / at(module, &stream.name).unwrap_or(least),
                 is_sent,
                 standing: Standing::default(),
@@ -168,9 +164,9 @@ impl ContractWatch {
     /// # Errors
     /// If a stream states no size of its items.
     pub fn has_sizes(&self) -> Result<(), NotComparable> {
-        let unsized_one = self.targets.iter().find(|target| target.item_bytes.is_none());
-        match unsized_one {
-            Some(target) => Err(NotComparable::NoSize(target.stream.clone())),
+        let mut streams = self.targets.iter().map(|target| &target.stream);
+        match streams.find(|stream| stream.item_bytes.is_none()) {
+            Some(stream) => Err(NotComparable::NoSize(stream.name.clone())),
             None => Ok(()),
         }
     }
@@ -198,7 +194,7 @@ impl ContractWatch {
         for target in self
             .targets
             .iter()
-            .filter(|target| target.from.len() + target.to.len() > 2)
+            .filter(|target| target.stream.from.len() + target.stream.to.len() > 2)
         {
             let streams = seen.streams.iter().enumerate();
             let parts = streams.filter(|(_, stream)| stream.sent.len() + stream.received.len() == 2);
@@ -208,10 +204,10 @@ impl ContractWatch {
                 .collect();
             if !parts.is_empty() {
                 groups.insert(
-                    &target.stream,
+                    &target.stream.name,
                     SameStream {
                         parts,
-                        is_on_demand: target.is_on_demand,
+                        is_on_demand: target.stream.is_on_demand,
                     },
                 );
             }
@@ -227,10 +223,8 @@ impl ContractWatch {
         let targets = self.targets.iter();
         let is_named = |at: &usize| {
             let name = Names::cleaned(&pipeline.stages[*at].name);
-            let is_same = |known: &String| *known == name;
-            targets
-                .clone()
-                .any(|target| target.from.iter().chain(&target.to).any(is_same))
+            let mut streams = targets.clone().map(|target| &target.stream);
+            streams.any(|stream| stream.from.contains(&name) || stream.to.contains(&name))
         };
         let named = |ends: &[usize]| ends.iter().copied().filter(is_named).collect::<Vec<usize>>();
         let pipes = pipeline.pipes.iter().map(|pipe| Pipe {
@@ -269,10 +263,9 @@ impl ContractWatch {
         }
         self.windows += 1;
         for module in &seen.modules {
-            self.modules
-                .entry(module.name.clone())
-                .or_default()
-                .add(&module.shares);
+            let mean = self.modules.entry(module.name.clone()).or_default();
+            mean.sum += module.shares;
+            mean.windows += 1.0;
         }
         self.bottleneck = bottleneck(seen);
         self.last = seen
@@ -323,7 +316,7 @@ impl ContractWatch {
         let named: BTreeMap<&str, &Target> = self
             .targets
             .iter()
-            .map(|target| (target.stream.as_str(), target))
+            .map(|target| (target.stream.name.as_str(), target))
             .collect();
         for (name, target) in named {
             if let Some(stream) = target.stream_in(seen) {
@@ -422,7 +415,8 @@ impl ContractWatch {
             .iter()
             .filter(|target| target.counted(seen).is_none());
         let wanted: BTreeSet<String> = wanted
-            .map(|target| format!("{} to {}", target.from.join(" and "), target.to.join(" and ")))
+            .map(|target| &target.stream)
+            .map(|stream| format!("{} to {}", stream.from.join(" and "), stream.to.join(" and ")))
             .collect();
         let name = |end: &End| seen.modules[end.module].name.clone();
         let found = seen.streams.iter().map(|stream| {
@@ -498,15 +492,6 @@ impl ContractWatch {
 }
 
 impl Mean {
-    fn add(&mut self, shares: &TimeShares) {
-        self.sum.busy += shares.busy;
-        self.sum.outside += shares.outside;
-        self.sum.waits_for_cpu += shares.waits_for_cpu;
-        self.sum.starved += shares.starved;
-        self.sum.blocked += shares.blocked;
-        self.windows += 1.0;
-    }
-
     fn shares(&self) -> TimeShares {
         let mean = |sum: f64| sum / self.windows.max(1.0);
         TimeShares {

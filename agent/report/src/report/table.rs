@@ -9,92 +9,81 @@ use serde_json::Value;
 
 const HEADER: &str = "table,host,rank,pid,function,caller,file,line,quantity,unit,value";
 
-/// The name of a number in the table, its unit, and its place in the part of the report (RFC 6901).
-type Quantity = (&'static str, &'static str, &'static str);
+/// A number of the table: its name, and its place in the part of the report (RFC 6901). Only the place if it ends
+/// with the name.
+type Quantity = &'static str;
 
 const OF_JOB: [Quantity; 16] = [
-    ("elapsed", "s", "/elapsed_s"),
-    ("size", "1", "/job/size"),
-    ("iterations", "1", "/iteration/count"),
-    ("iteration_mean", "s", "/iteration/mean_s"),
-    ("parallel_efficiency", "1", "/efficiencies/parallel_efficiency"),
-    ("load_balance", "1", "/efficiencies/load_balance"),
-    (
-        "load_balance_within_nodes",
-        "1",
-        "/efficiencies/load_balance_within_nodes",
-    ),
-    (
-        "load_balance_between_nodes",
-        "1",
-        "/efficiencies/load_balance_between_nodes",
-    ),
-    (
-        "communication_efficiency",
-        "1",
-        "/efficiencies/communication_efficiency",
-    ),
-    (
-        "serialisation_efficiency",
-        "1",
-        "/efficiencies/serialisation_efficiency",
-    ),
-    ("transfer_efficiency", "1", "/efficiencies/transfer_efficiency"),
-    (
-        "calls_under_way_when_armed",
-        "1",
-        "/completeness/calls_under_way_when_armed",
-    ),
-    ("events_received", "1", "/completeness/events_received"),
-    ("hits_added_up", "1", "/completeness/hits_added_up"),
-    ("hits_not_added_up", "1", "/completeness/hits_not_added_up"),
-    ("unseen_calls", "1", "/call_sites/unseen_calls"),
+    "elapsed = /elapsed_s",
+    "/job/size",
+    "iterations = /iteration/count",
+    "iteration_mean = /iteration/mean_s",
+    "/efficiencies/parallel_efficiency",
+    "/efficiencies/load_balance",
+    "/efficiencies/load_balance_within_nodes",
+    "/efficiencies/load_balance_between_nodes",
+    "/efficiencies/communication_efficiency",
+    "/efficiencies/serialisation_efficiency",
+    "/efficiencies/transfer_efficiency",
+    "/completeness/calls_under_way_when_armed",
+    "/completeness/events_received",
+    "/completeness/hits_added_up",
+    "/completeness/hits_not_added_up",
+    "/call_sites/unseen_calls",
 ];
 
 const OF_PROCESS: [Quantity; 12] = [
-    ("watched", "s", "/watched_s"),
-    ("mpi_time", "s", "/mpi_time_s"),
-    ("mpi_runqueue_time", "s", "/mpi_runqueue_time_s"),
-    ("useful_share", "1", "/useful_share"),
-    ("cpu_time", "s", "/cpu_time_s"),
-    ("runqueue_time", "s", "/runqueue_time_s"),
-    ("switches_involuntary", "1", "/switches_involuntary"),
-    ("switches_voluntary", "1", "/switches_voluntary"),
-    ("faults_minor", "1", "/page_faults_minor"),
-    ("faults_major", "1", "/page_faults_major"),
-    ("memory_resident", "B", "/resident_bytes"),
-    ("memory_resident_peak", "B", "/resident_bytes_peak"),
+    "watched = /watched_s",
+    "mpi_time = /mpi_time_s",
+    "mpi_runqueue_time = /mpi_runqueue_time_s",
+    "/useful_share",
+    "cpu_time = /cpu_time_s",
+    "runqueue_time = /runqueue_time_s",
+    "/switches_involuntary",
+    "/switches_voluntary",
+    "faults_minor = /page_faults_minor",
+    "faults_major = /page_faults_major",
+    "memory_resident = /resident_bytes",
+    "memory_resident_peak = /resident_bytes_peak",
 ];
 
 /// Of processes with parallel regions only.
 const OF_REGIONS: [Quantity; 10] = [
-    ("regions", "1", "/regions"),
-    ("region_time", "s", "/time_inside_s"),
-    ("regions_probed", "s", "/probed_s"),
-    ("team_regions", "1", "/teams/regions"),
-    ("team_threads_least", "1", "/teams/threads_least"),
-    ("team_threads_most", "1", "/teams/threads_most"),
-    ("team_working_time", "s", "/teams/working_time_s"),
-    ("team_starting_time", "s", "/teams/starting_time_s"),
-    ("team_waiting_time", "s", "/teams/waiting_time_s"),
-    ("team_ending_time", "s", "/teams/ending_time_s"),
+    "/regions",
+    "region_time = /time_inside_s",
+    "regions_probed = /probed_s",
+    "team_regions = /teams/regions",
+    "team_threads_least = /teams/threads_least",
+    "team_threads_most = /teams/threads_most",
+    "team_working_time = /teams/working_time_s",
+    "team_starting_time = /teams/starting_time_s",
+    "team_waiting_time = /teams/waiting_time_s",
+    "team_ending_time = /teams/ending_time_s",
 ];
 
 /// Without the bytes, whose name depends on what they are.
 const OF_FUNCTION: [Quantity; 6] = [
-    ("calls", "1", "/calls"),
-    ("nested_calls", "1", "/nested_calls"),
-    ("untimed_calls", "1", "/untimed_calls"),
-    ("unreturned_calls", "1", "/unreturned_calls"),
-    ("time", "s", "/time_s"),
-    ("bytes_unknown_calls", "1", "/bytes_unknown_calls"),
+    "/calls",
+    "/nested_calls",
+    "/untimed_calls",
+    "/unreturned_calls",
+    "time = /time_s",
+    "/bytes_unknown_calls",
 ];
 
-const OF_CALL_SITE: [Quantity; 3] = [
-    ("ranks", "1", "/ranks"),
-    ("calls", "1", "/calls"),
-    ("time", "s", "/time_s"),
-];
+const OF_CALL_SITE: [Quantity; 3] = ["/ranks", "/calls", "time = /time_s"];
+
+/// The name of a number, its unit, which follows from its field in the report, and its place there.
+fn parts(quantity: Quantity) -> (&'static str, &'static str, &'static str) {
+    let field = |place: Quantity| place.rsplit('/').next().unwrap_or(place);
+    let (name, place) = (quantity.split_once(" = ")).unwrap_or_else(|| (field(quantity), quantity));
+    let unit = match field(place) {
+        of if of.ends_with("_s") => "s",
+        of if of.starts_with("resident_bytes") => "B",
+        _ => "1",
+    };
+    (name, unit, place)
+}
 
 /// Rows of one part of the report.
 struct ReportPart<'a> {
@@ -182,9 +171,9 @@ impl Table {
     }
 
     fn rows(&mut self, of: &ReportPart<'_>, quantities: &[Quantity]) {
-        for (quantity, unit, place) in quantities {
+        for (name, unit, place) in quantities.iter().copied().map(parts) {
             let value = of.values.pointer(place).and_then(Value::as_f64);
-            self.row(of, (quantity, unit), value);
+            self.row(of, (name, unit), value);
         }
     }
 }
@@ -279,8 +268,8 @@ mod tests {
     }
 
     /// Quantities with the part of a report in which they are.
-    fn all() -> impl Iterator<Item = (&'static str, &'static Quantity)> {
-        let of = |part, quantities: &'static [Quantity]| quantities.iter().map(move |one| (part, one));
+    fn all() -> impl Iterator<Item = (&'static str, Quantity)> {
+        let of = |part, quantities: &'static [Quantity]| quantities.iter().map(move |one| (part, *one));
         of("", &OF_JOB)
             .chain(of("/processes/0", &OF_PROCESS))
             .chain(of("/processes/0/openmp", &OF_REGIONS))
@@ -289,22 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn each_quantity_is_a_number_of_the_report_with_the_same_unit() {
+    fn each_quantity_is_a_number_of_the_report() {
         let report = super::super::report(&super::super::tests::everything());
-        for (part, (quantity, unit, place)) in all() {
-            let place = format!("{part}{place}");
-            let value = report.pointer(&place);
+        for (part, quantity) in all() {
+            let value = report.pointer(&format!("{part}{}", parts(quantity).2));
             assert!(
                 value.is_some_and(Value::is_number),
-                "{quantity}: {place} is {value:?}"
+                "{part} {quantity}: {value:?}"
             );
-            let field = place.rsplit('/').next().unwrap_or_default();
-            let of_field = match field {
-                _ if field.ends_with("_s") => "s",
-                _ if field.starts_with("resident_bytes") => "B",
-                _ => "1",
-            };
-            assert_eq!(*unit, of_field, "{quantity}: {place}");
         }
     }
 
@@ -312,7 +293,7 @@ mod tests {
     fn each_quantity_is_on_the_page() {
         let page = include_str!("../../../../docs/exports.md");
         let unstated: Vec<&str> = all()
-            .map(|(_, (quantity, _, _))| *quantity)
+            .map(|(_, quantity)| parts(quantity).0)
             .filter(|quantity| !page.contains(&format!("`{quantity}`")))
             .collect();
         assert!(

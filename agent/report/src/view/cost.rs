@@ -201,9 +201,8 @@ fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
 mod tests {
     use super::*;
     use crate::example;
-    use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, Prices, ProbeCost, RecentCost};
+    use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, ProbeCost, RecentCost};
     use profile::{FunctionTotals, ProcessView, Standing};
-    use std::collections::BTreeMap;
 
     fn snapshot(share: f64) -> Snapshot {
         let probe = |name: &str, ns: f64| ProbeCost {
@@ -214,8 +213,6 @@ mod tests {
         Snapshot {
             elapsed: Duration::from_secs(10),
             cost: Some(CostView {
-                prices: Prices::table("a test".to_owned()),
-                arming_ns: 1,
                 probes: vec![
                     probe("MPI_Iprobe", 2e10 * share * 0.75),
                     probe("MPI_Send", 2e10 * share * 0.25),
@@ -227,7 +224,6 @@ mod tests {
                     wanted: 2.0,
                     is_full: true,
                 },
-                held: BTreeMap::new(),
                 agent: AgentCost {
                     cpu_ns: 20_000_000,
                     starting_ns: 1,
@@ -243,10 +239,7 @@ mod tests {
                         ..Slowdown::default()
                     }),
                 },
-                unread: None,
-                windows: None,
-                required: None,
-                is_recorded: false,
+                ..CostView::default()
             }),
             ..Snapshot::default()
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use profile::format::{duration, plural};
+use profile::format::{plural, time};
 use profile::outcome::REVERTED;
 use profile::{FindingView, RISK, RuleView, Snapshot, Standing};
 
@@ -153,7 +153,6 @@ pub(super) fn state_line(rule: &RuleView) -> String {
 pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut text = finding.text.lines();
-    let time = |at: std::time::Duration| duration(at.as_nanos() as f64);
     let numbers = time(finding.numbers_at);
     let when = match (finding.repaired, &finding.now, finding.gone_at) {
         (true, None, _) => format!(" (repaired; numbers at {numbers})"),

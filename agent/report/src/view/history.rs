@@ -1,11 +1,8 @@
 //! The history of changes for people: what was changed, the predicted effect, the outcome, and the reasons.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use profile::format::{duration, plural};
+use profile::format::{plural, time};
 use profile::outcome::{KEPT, REVERTED};
 use profile::{ChangeView, Snapshot};
 
@@ -82,7 +79,6 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         (_, "") => first.new.clone(),
         (_, old) => format!("{old} -> {}", first.new),
     };
-    let time = |at: Duration| duration(at.as_nanos() as f64);
     let first_at = first.first_at;
     let first_at = first_at.map_or_else(String::new, |at| format!(" (first after {})", time(at)));
     let what = format!("{} {values}", first.variable);
@@ -143,6 +139,8 @@ fn outcomes(changes: &[&ChangeView]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use profile::GuardView;
 

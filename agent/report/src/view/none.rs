@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use profile::{
     ProcessView, Rates, RuleView, Snapshot, Standing,
-    format::{duration, percent, plural},
+    format::{percent, plural, time},
 };
 
 use super::findings::{FINDINGS_SHOWN, state_line};
@@ -39,7 +39,7 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
     let counting = names(shown_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
     let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
     // The rules of a program that has ended are not evaluated any more.
-    let is_over = shown.is_over || has_ended(snapshot);
+    let is_over = shown.is_over || snapshot.has_ended();
     let have_begun = snapshot
         .rules
         .iter()
@@ -60,12 +60,12 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
         });
     } else if !is_over && !have_begun {
         lines.push(" no findings yet: no window of a rule has closed".to_owned());
-    } else if !have_begun && !has_ended(snapshot) {
-        let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+    } else if !have_begun && !snapshot.has_ended() {
+        let elapsed = time(snapshot.elapsed);
         lines.push(format!(" no findings: no window of a rule closed in {elapsed}"));
-    } else if snapshot.elapsed < SHORT && has_ended(snapshot) {
+    } else if snapshot.elapsed < SHORT && snapshot.has_ended() {
         lines.push(" no findings: this was too short".to_owned());
-    } else if has_ended(snapshot) && !had_value {
+    } else if snapshot.has_ended() && !had_value {
         lines.push(format!(
             " no findings: none of {} had a value while the program ran",
             plural(all, "rule")
@@ -83,7 +83,7 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
         }
     }
     // Without any evaluated rule the reasons are the result.
-    let explains = |rule: &&RuleView| fitting == 0 && !has_ended(snapshot) && is_missing(rule);
+    let explains = |rule: &&RuleView| fitting == 0 && !snapshot.has_ended() && is_missing(rule);
     lines.extend(states(snapshot, |rule| {
         shown.is_verbose || is_of_interest(snapshot, rule) || explains(&rule)
     }));
@@ -116,7 +116,7 @@ fn is_of_interest(snapshot: &Snapshot, rule: &RuleView) -> bool {
 /// that the window has no value. That says nothing about the program, and would apply to every rule, so it is
 /// left to the report.
 pub(super) fn shown_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
-    let has_ended = has_ended(snapshot);
+    let has_ended = snapshot.has_ended();
     let rules = snapshot.rules.iter();
     rules.filter(move |rule| !(has_ended && rule.saw_no_process))
 }
@@ -124,7 +124,7 @@ pub(super) fn shown_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView
 /// Once the program has ended: of the other rules those that never had a value. Either there was no process
 /// for them, or the report has the reason.
 fn silent_lines(snapshot: &Snapshot, is_one: impl Fn(&RuleView) -> bool) -> Vec<String> {
-    if !has_ended(snapshot) {
+    if !snapshot.has_ended() {
         return Vec::new();
     }
     let spoke = names(
@@ -145,10 +145,6 @@ fn silent_lines(snapshot: &Snapshot, is_one: impl Fn(&RuleView) -> bool) -> Vec<
         line("no value while it ran", false),
     ];
     lines.into_iter().flatten().collect()
-}
-
-fn has_ended(snapshot: &Snapshot) -> bool {
-    !snapshot.processes.is_empty() && snapshot.running().next().is_none()
 }
 
 /// The set of names of the rules.

@@ -371,13 +371,11 @@ mod tests {
         };
         let process = ProcessView {
             regions: Some(RegionsView {
-                scaling: None,
                 regions: 1_000,
                 inside_ns: Some(640_000_000),
                 watched_ns: 1_000_000_000,
-                until_ns: None,
                 teams: Some(TeamsView::from(totals)),
-                without_teams: None,
+                ..RegionsView::default()
             }),
             ..ProcessView::default()
         };

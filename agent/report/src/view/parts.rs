@@ -265,7 +265,7 @@ mod tests {
     use crate::view::{closing, pace, screen};
     use profile::{
         CallSiteView, ChangeView, IterationView, JobView, MatrixView, Messages, ProcessView, Rates,
-        SequenceView, TeamTotals, TeamsView,
+        SequenceView, TeamsView,
     };
 
     fn sampled_function(name: &str, part: f64) -> FunctionTotals {
@@ -381,13 +381,12 @@ mod tests {
         }];
         let mut snapshot = snapshot(Steps::Regions, functions, 690_000_000);
         snapshot.processes[0].regions = Some(RegionsView {
-            scaling: None,
             regions: 606,
             inside_ns: Some(900_000_000),
             watched_ns: 1_000_000_000,
             until_ns: Some(1_010_000_000),
-            teams: Some(TeamsView::from(TeamTotals::default())),
-            without_teams: None,
+            teams: Some(TeamsView::default()),
+            ..RegionsView::default()
         });
         snapshot.changes.extend(changed_at.map(|at| ChangeView {
             number: 1,

@@ -1,9 +1,7 @@
 //! How far the program is, as text.
 
-use std::time::Duration;
-
 use profile::Snapshot;
-use profile::format::{count, duration, percent};
+use profile::format::{count, percent, time};
 use profile::progress::{Eta, ProgressView};
 
 /// "step 1 200 of 5 000 (24 %), 120/s   31.7 s left (29 s to 35 s with 90 % confidence)".
@@ -34,7 +32,7 @@ fn of(view: &ProgressView) -> String {
 /// What is done when the batch system ends the job.
 fn limit(view: &ProgressView) -> Option<String> {
     let limit = view.limit?;
-    let time = duration(limit.as_nanos() as f64);
+    let time = time(limit);
     let done = view.step_at_limit()?;
     Some(match done < view.total {
         true => format!(
@@ -46,7 +44,6 @@ fn limit(view: &ProgressView) -> Option<String> {
 }
 
 fn left(eta: &Eta) -> String {
-    let time = |time: Duration| duration(time.as_nanos() as f64);
     match eta.most {
         Some(most) => {
             let (least, most) = (time(eta.least), time(most));
@@ -65,6 +62,8 @@ fn left(eta: &Eta) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use profile::progress::WithoutEta;
 
     use super::*;

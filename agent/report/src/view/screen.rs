@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use profile::format::{bytes, count, duration, percent, plural};
+use profile::format::{self, bytes, count, percent, plural};
 use profile::{FunctionTotals, Rates, Snapshot, TraceView};
 
 use super::parts::Accuracy;
@@ -68,25 +68,26 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
         (Some(only), _) => format!(" (pid {only})"),
         _ => String::new(),
     };
-    let who = match (job.mpi.is_some(), job.size) {
-        (true, Some(size)) if size != here => format!("{here} of {size} ranks"),
-        (true, Some(_)) => plural(here, "rank"),
-        (true, None) => format!("{} here", plural(here, "rank")),
-        (false, _) => plural(here, "process"),
+    let who = match job.mpi.is_some() && job.size.is_none() {
+        true => format!("{} here", plural(here, "rank")),
+        false => ranks_or_processes(snapshot),
     };
     (who, pids)
 }
 
+fn ranks_or_processes(snapshot: &Snapshot) -> String {
+    let (count, job) = (snapshot.process_count(), &snapshot.job);
+    match (job.mpi.is_some(), job.size) {
+        (true, Some(size)) if size != count => format!("{count} of {size} ranks"),
+        (true, _) => plural(count, "rank"),
+        (false, _) => plural(count, "process"),
+    }
+}
+
 /// The number of processes on all nodes, and the nodes.
 fn processes_of_nodes(snapshot: &Snapshot) -> String {
-    let (there, job) = (snapshot.process_count(), &snapshot.job);
-    let who = match (job.mpi.is_some(), job.size) {
-        (true, Some(size)) if size != there => format!("{there} of {size} ranks"),
-        (true, _) => plural(there, "rank"),
-        (false, _) => plural(there, "process"),
-    };
     let hosts = snapshot.nodes.iter().map(|node| node.host.as_str());
-    let nodes = plural(snapshot.nodes.len(), "node");
+    let (who, nodes) = (ranks_or_processes(snapshot), plural(snapshot.nodes.len(), "node"));
     format!("{who} on {nodes} ({})", profile::node_list(hosts))
 }
 
@@ -155,7 +156,7 @@ fn going_on(snapshot: &Snapshot) -> Vec<String> {
 pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
     if snapshot.processes.is_empty() {
-        let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+        let elapsed = format::time(snapshot.elapsed);
         lines.push(format!(
             " over {elapsed}   nothing measured: no process was there for long enough"
         ));
@@ -215,7 +216,7 @@ pub fn summary(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
-    let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+    let elapsed = format::time(snapshot.elapsed);
     if rates.is_empty() {
         return vec![format!(" {word} {elapsed:<9} nothing measured")];
     }
@@ -266,7 +267,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
 fn sampled_text(part: f64, period: Option<Duration>, is_unbounded: bool) -> String {
     let span = period.map_or_else(
         || "the time".to_owned(),
-        |period| format!("the last {}", duration(period.as_nanos() as f64)),
+        |period| format!("the last {}", format::time(period)),
     );
     let what = match part > 0.0 {
         true => format!("sampled {} of {span}", percent(part)),

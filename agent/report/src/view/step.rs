@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use profile::format::{count, duration, percent, plural, times};
+use profile::format::{count, duration, percent, plural, time, times};
 use profile::{IterationView, LeftLoop, SequenceView, Steps};
 
 use super::parts;
@@ -117,7 +117,6 @@ fn quarters(change: f64) -> String {
 /// The loop before the last one, in the form of the line above it: other calls are in its steps, so the times of
 /// a step of both say nothing about the pace.
 pub(super) fn left_loop(left: &LeftLoop, steps: Steps, beside: &str) -> String {
-    let time = |at: Duration| duration(at.as_nanos() as f64);
     let pace = left.pace;
     format!(
         " before it, from {} to {}, one step of another loop took {} on average{beside}   ({}, {})",

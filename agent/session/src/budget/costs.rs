@@ -149,11 +149,10 @@ impl Costs {
             slowdown,
             of_late: late,
             unread: shown.unread,
-            windows: None,
-            required: None,
             is_recorded: shown.is_recorded,
             probes: all.costs(price),
             prices: shown.prices,
+            ..CostView::default()
         }
     }
 }

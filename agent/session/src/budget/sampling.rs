@@ -79,7 +79,7 @@ pub enum Due {
 }
 
 /// When functions are watched, and what they cost.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sampling {
     windows: Windows,
     sampled: Sampled,
@@ -112,19 +112,8 @@ impl Sampling {
     pub fn new(budget: BudgetShare, seed: u64, has_own_cpus: bool) -> Sampling {
         Sampling {
             windows: Windows::new(budget, seed),
-            sampled: Sampled::default(),
             has_own_cpus,
-            has_gaps: false,
-            cuts_sequence: false,
-            has_cut: false,
-            before: None,
-            has_looked: false,
-            opened: None,
-            of_late: None,
-            over: 0,
-            is_advised: false,
-            unseen_begins: BTreeSet::new(),
-            put_off: None,
+            ..Sampling::default()
         }
     }
 

@@ -26,7 +26,7 @@ pub struct ChangeId {
 }
 
 /// A decision of the rules, resolved to an action for each process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Decided {
     pub id: DecisionId,
     pub rule: String,
@@ -43,10 +43,11 @@ pub struct Decided {
     pub parts: Vec<OrderPart>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
     /// Each process by itself.
+    #[default]
     Each,
     /// All processes at the same iteration, or none.
     Together,
@@ -70,6 +71,19 @@ pub struct OrderPart {
     pub is_copy: bool,
     /// How it is shown before its result is known.
     pub view: ChangeView,
+}
+
+/// The verdict of a guard on the changes of a decision.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JudgedDecision {
+    pub decision: DecisionId,
+    pub rule: String,
+    /// The verdict, as it is shown.
+    pub guard: GuardView,
+    /// The changes stay; otherwise they are reverted.
+    pub keeps: bool,
+    /// The slots of the judged processes; `None` for all of the decision.
+    pub slots: Option<BTreeSet<u32>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -181,16 +195,7 @@ pub enum ChangeEvent {
     Switched(DecisionId, Result<(), ErrorText>),
     /// The rules no longer wait for a decision: it became stale, or its rule was switched or removed.
     GaveUp(DecisionId),
-    Judged {
-        decision: DecisionId,
-        rule: String,
-        /// The verdict, as it is shown.
-        guard: GuardView,
-        /// The changes stay; otherwise they are reverted.
-        keeps: bool,
-        /// The slots of the judged processes; `None` for all.
-        slots: Option<BTreeSet<u32>>,
-    },
+    Judged(JudgedDecision),
     /// The answer to an order to revert a change.
     Reverted(ChangeId, RevertResult),
     /// A rule is removed, with or without its changes.

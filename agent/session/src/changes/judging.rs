@@ -10,8 +10,8 @@ use rules::{DecisionId, Time, TrialProgress};
 use super::{
     Changes,
     event::{
-        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, Execution, MachineId, MachineReverts,
-        NotTried, Order, RevertResult,
+        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, Execution, JudgedDecision, MachineId,
+        MachineReverts, NotTried, Order, RevertResult,
     },
     made::Made,
     outcome::{ChangeOutcome, Standing},
@@ -47,24 +47,25 @@ impl Changes {
         matches!(known, Some(Execution::Switch(_)))
     }
 
-    pub(super) fn judged(
-        &mut self,
-        decision: DecisionId,
-        rule: &str,
-        guard: GuardView,
-        keeps: bool,
-        slots: Option<&BTreeSet<u32>>,
-    ) -> ChangeEffects {
+    pub(super) fn judged(&mut self, judged: JudgedDecision) -> ChangeEffects {
+        let JudgedDecision {
+            decision,
+            rule,
+            guard,
+            keeps,
+            slots,
+        } = judged;
+        let slots = slots.as_ref();
         let is_judged = |made: &&Made| slots.is_none_or(|slots| slots.contains(&made.process.slot));
         let judged = self.in_force_of_decision(decision).filter(is_judged);
         // Changes in an ended process are gone with it.
         let living = judged.filter(|made| !self.has_ended(made.process));
         let changes: Vec<ChangeId> = living.map(Made::change).collect();
         if keeps {
-            return self.keep(decision, rule, &guard, &changes);
+            return self.keep(decision, &rule, &guard, &changes);
         }
         if matches!(guard.effect, Some(GuardEffect::Worse | GuardEffect::NoEffect)) {
-            self.findings.refuted(rule);
+            self.findings.refuted(&rule);
         }
         let (judgement, shown) = self.reverting.begin(decision, guard, &changes);
         self.judge(decision, judgement, &shown);
@@ -74,7 +75,7 @@ impl Changes {
         if changes.is_empty() {
             effects.push(ChangeEffect::Say(match self.is_switch(decision) {
                 true => ChangeNotice::Switched {
-                    rule: rule.to_owned(),
+                    rule,
                     text: BACK.to_owned(),
                 },
                 false => ChangeNotice::Guard(shown.sentence()),

@@ -23,8 +23,8 @@ use std::{
 pub use self::{
     event::{
         ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending,
-        Execution, MachineId, MachineReverts, MemberProcess, NotTried, Order, OrderAnswer, OrderPart,
-        RevertResult, ShownChange,
+        Execution, JudgedDecision, MachineId, MachineReverts, MemberProcess, NotTried, Order, OrderAnswer,
+        OrderPart, RevertResult, ShownChange,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,
@@ -45,7 +45,7 @@ const DECISIONS_MAX: usize = 100_000;
 const NO_ROOM: &str = "too many orders wait";
 
 /// An ordered decision, and the state of its parts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OrderedDecision {
     decided: Decided,
     /// Parts without a receipt.
@@ -128,13 +128,7 @@ impl Changes {
             ChangeEvent::NoRoom(machine, order) => self.no_room(machine, order, now),
             ChangeEvent::Switched(decision, result) => self.switched(decision, result),
             ChangeEvent::GaveUp(decision) => self.gave_up(decision),
-            ChangeEvent::Judged {
-                decision,
-                rule,
-                guard,
-                keeps,
-                slots,
-            } => self.judged(decision, &rule, guard, keeps, slots.as_ref()),
+            ChangeEvent::Judged(judged) => self.judged(judged),
             ChangeEvent::Reverted(change, result) => self.reverted(change, result, now),
             ChangeEvent::Removed { rule, keeps } => self.removed(&rule, keeps),
             ChangeEvent::Ended(process) => {
@@ -223,13 +217,7 @@ impl Changes {
         let known = OrderedDecision {
             waiting: parts.iter().map(|(number, _)| *number).collect(),
             decided,
-            is_written: false,
-            there: 0,
-            is_gone: false,
-            refused: None,
-            not_reached: Vec::new(),
-            done_in: BTreeSet::new(),
-            is_given_up: false,
+            ..OrderedDecision::default()
         };
         self.waiting.extend((!parts.is_empty()).then_some(id));
         self.decisions.insert(id, known);

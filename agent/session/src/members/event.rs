@@ -27,7 +27,6 @@ pub struct Candidate {
     /// Its dynamic linker has finished: all mapped libraries are known.
     pub is_linked: bool,
     /// When it started, by CLOCK_MONOTONIC.
-    #[serde(with = "time")]
     pub started: Time,
 }
 
@@ -35,7 +34,6 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateAttachment {
     pub name: String,
-    #[serde(with = "time")]
     pub attached: Time,
     /// It had probes before, which were detached at that time.
     pub is_again: bool,
@@ -371,19 +369,5 @@ mod path {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         String::deserialize(from).map(PathBuf::from)
-    }
-}
-
-mod time {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use rules::Time;
-
-    pub(super) fn serialize<S: Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(time.0)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-        u64::deserialize(from).map(Time)
     }
 }

@@ -1,20 +1,17 @@
 //! Events and effects of a session, as plain data.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 use plan::MarkKind;
-use profile::{FindingView, GuardView, error::ErrorText};
-use rules::{CheckedRule, DecisionId};
+use profile::{FindingView, error::ErrorText};
+use rules::DecisionId;
 
 use crate::{
-    changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
+    changes::{self, JudgedDecision, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
     decision::ResolvedDecision,
     leave::{self, ActuatorEnd},
     request::{Answer, Mode, Request},
-    requests::{NotAdded, NotSwitched, RemoveResult},
+    requests::{NotAdded, NotSwitched, RemoveResult, RequestTask},
 };
 
 /// All events except those of members.
@@ -34,16 +31,8 @@ pub enum Event {
     },
     /// The rules decided something.
     Decided(Box<ResolvedDecision>),
-    Judged {
-        decision: DecisionId,
-        rule: String,
-        guard: GuardView,
-        keeps: bool,
-        /// The slots of the judged processes; `None` for all.
-        slots: Option<BTreeSet<u32>>,
-        /// The time of an iteration before the decision and since, as text.
-        step: Option<String>,
-    },
+    /// A judgement, and the time of an iteration before the decision and since, as text.
+    Judged(JudgedDecision, Option<String>),
     /// An event of the changes.
     Changes(changes::ChangeEvent),
     /// The result of [`Effect::SwitchProbes`].
@@ -53,13 +42,13 @@ pub enum Event {
     Tick,
     /// A request came through the control socket or the live view.
     Request(Request),
-    /// The result of [`Effect::List`] or [`Effect::Report`].
+    /// The result of [`RequestTask::List`] or [`RequestTask::Report`].
     Listed(Result<Answer, ErrorText>),
-    /// The result of [`Effect::Switch`]: the mode before; and the text if there is no such rule.
+    /// The result of [`RequestTask::Switch`]: the mode before; and the text if there is no such rule.
     Switched(String, Mode, Result<String, NotSwitched>, String),
-    /// The result of [`Effect::Add`]: parts of the rule that are not probed.
+    /// The result of [`RequestTask::Add`]: parts of the rule that are not probed.
     Added(String, Mode, Result<Vec<String>, NotAdded>),
-    /// The result of [`Effect::Remove`].
+    /// The result of [`RequestTask::Remove`].
     Removed {
         rule: String,
         keeps: bool,
@@ -110,16 +99,8 @@ pub enum Effect {
     Trace(MarkKind, String, String),
     /// Mark this moment in the recording.
     Record(MarkKind, String, String),
-    /// List the session: [`Event::Listed`].
-    List,
-    /// Read all counters and report: [`Event::Listed`].
-    Report,
-    /// Switch a rule: [`Event::Switched`].
-    Switch { rule: String, mode: Mode },
-    /// Add a rule: [`Event::Added`].
-    Add { rule: Box<CheckedRule>, mode: Mode },
-    /// Remove a rule: [`Event::Removed`].
-    Remove { rule: String, keeps: bool },
+    /// Carry out a task of a request: [`Event::Listed`], [`Event::Switched`], [`Event::Added`] or [`Event::Removed`].
+    Do(RequestTask),
     /// Carry out a step of the end.
     Leaving(leave::LeaveEffect),
 }

@@ -8,7 +8,7 @@ mod tests;
 
 pub use self::event::{Effect, EffectQueue, Effects, Event};
 use crate::{
-    changes::{self, Changes, NotDone},
+    changes::{self, Changes, JudgedDecision, NotDone},
     decision::ResolvedDecision,
     leave::{self, Leaving},
     log::{Log, LogFile, LogHeader, Requests},
@@ -17,7 +17,7 @@ use crate::{
     requests::{self, Check, RemoveResult, RequestState, RequestStep},
 };
 use plan::MarkKind;
-use profile::format::duration;
+use profile::format::time;
 use profile::outcome::{NOT_REVERTED, REVERTED};
 use profile::{FindingView, GuardView, error::ErrorText};
 use rules::{DecisionId, Time};
@@ -122,11 +122,6 @@ impl Parts {
             .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
     }
 
-    /// The newest change in a process, for [`members::ExitCause`].
-    pub fn last_change(&self, process: MemberProcess) -> Option<crate::process::LastChange> {
-        self.changes.last_made(process)
-    }
-
     /// Passes an event to the members; returns the effects to carry out for them.
     pub fn members_on(&mut self, event: members::MemberEvent, now: Time) -> members::MemberEffects {
         let mut effects = self.log.on(&mut self.members, event, now);
@@ -149,24 +144,10 @@ impl Parts {
                 Effects::new()
             }
             Event::Decided(decision) => self.decided(decision),
-            Event::Judged {
-                decision,
-                rule,
-                guard,
-                keeps,
-                slots,
-                step,
-            } => {
-                let guard = in_the_users_unit(guard, step);
-                let mut effects = self.record_verdict(decision, &rule, &guard, keeps);
-                let judged = changes::ChangeEvent::Judged {
-                    decision,
-                    rule,
-                    guard,
-                    keeps,
-                    slots,
-                };
-                effects.extend(self.changes_on(judged, now));
+            Event::Judged(mut judged, step) => {
+                judged.guard = in_the_users_unit(judged.guard, step);
+                let mut effects = self.record_verdict(&judged);
+                effects.extend(self.changes_on(changes::ChangeEvent::Judged(judged), now));
                 effects
             }
             Event::Changes(event) => self.changes_on(event, now),
@@ -212,10 +193,14 @@ impl Parts {
     }
 
     /// Switching probes back is not a verdict on a change.
-    fn record_verdict(&self, decision: DecisionId, rule: &str, guard: &GuardView, keeps: bool) -> Effects {
-        let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
-        let record = Effect::Record(kind, rule.to_owned(), guard.sentence());
-        let is_switch = self.changes.is_switch(decision);
+    fn record_verdict(&self, judged: &JudgedDecision) -> Effects {
+        let kind = if judged.keeps {
+            MarkKind::Kept
+        } else {
+            MarkKind::Reverted
+        };
+        let record = Effect::Record(kind, judged.rule.clone(), judged.guard.sentence());
+        let is_switch = self.changes.is_switch(judged.decision);
         (!is_switch).then_some(record).into_iter().collect()
     }
 
@@ -339,11 +324,7 @@ impl Parts {
                 RequestStep::Answer(answer) => self.answer = Some(answer),
                 RequestStep::End(reason) => self.end(reason),
                 RequestStep::Say(notice) => effects.push(Effect::Say(notice.to_string())),
-                RequestStep::List => effects.push(Effect::List),
-                RequestStep::Report => effects.push(Effect::Report),
-                RequestStep::Switch { rule, mode } => effects.push(Effect::Switch { rule, mode }),
-                RequestStep::Add { rule, mode } => effects.push(Effect::Add { rule, mode }),
-                RequestStep::Remove { rule, keeps } => effects.push(Effect::Remove { rule, keeps }),
+                RequestStep::Do(task) => effects.push(Effect::Do(task)),
             }
         }
         effects
@@ -424,7 +405,7 @@ fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
 
 fn found(finding: &FindingView) -> Effects {
     let FindingView { rule, text, at, .. } = finding;
-    let at = duration(at.as_nanos() as f64);
+    let at = time(*at);
     let indented = text.trim_end().replace('\n', "\n    ");
     let said = Effect::Say(format!("finding  {rule} (at {at})   {indented}"));
     [said]

@@ -6,12 +6,15 @@ use rules::DecisionId;
 
 use super::*;
 use crate::{
-    changes::{ActuatorPid, ChangeId, Decided, Execution, MemberProcess, OrderAnswer, OrderPart},
+    changes::{ActuatorPid, ChangeId, Decided, MemberProcess, OrderAnswer, OrderPart},
     decision::ResolvedDecision,
     leave::ActuatorEnd,
     members::MembersOrigin,
     request::Mode,
-    requests::{NotAdded, NotSwitched, tests::check},
+    requests::{
+        NotAdded, NotSwitched,
+        tests::{check, task_word},
+    },
 };
 
 const R0: MemberProcess = MemberProcess {
@@ -69,11 +72,7 @@ fn word(effect: &Effect) -> String {
         Effect::SayDetail(line) => format!("say in detail {line}"),
         Effect::Trace(kind, name, text) => format!("trace {} {name} {text}", kind.name()),
         Effect::Record(kind, name, text) => format!("record {} {name} {text}", kind.name()),
-        Effect::List => "list".to_owned(),
-        Effect::Report => "report".to_owned(),
-        Effect::Switch { rule, mode } => format!("switch {rule} {}", mode.name()),
-        Effect::Add { rule, mode } => format!("add {} {}", rule.name(), mode.name()),
-        Effect::Remove { rule, keeps } => format!("remove {rule} {keeps}"),
+        Effect::Do(task) => task_word(task),
         Effect::Leaving(step) => format!("{step:?}"),
     }
 }
@@ -117,11 +116,8 @@ fn resolved(id: u64) -> Event {
     Event::Changes(changes::ChangeEvent::Decided(Decided {
         id: DecisionId(id),
         rule: "r".to_owned(),
-        promise: None,
-        summary: None,
-        again: false,
-        how: Execution::Each,
         parts: vec![part],
+        ..Decided::default()
     }))
 }
 
@@ -149,7 +145,7 @@ fn written(decision: u64) -> changes::ChangeEvent {
 }
 
 fn judged(verdict: &'static str, text: &str) -> Event {
-    Event::Judged {
+    let judged = JudgedDecision {
         decision: DecisionId(1),
         rule: "r".to_owned(),
         guard: GuardView {
@@ -159,8 +155,8 @@ fn judged(verdict: &'static str, text: &str) -> Event {
         },
         keeps: verdict == KEPT,
         slots: None,
-        step: Some("one step 2 s -> 1 s".to_owned()),
-    }
+    };
+    Event::Judged(judged, Some("one step 2 s -> 1 s".to_owned()))
 }
 
 /// One change is in force.

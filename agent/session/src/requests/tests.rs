@@ -25,13 +25,19 @@ fn word(step: &RequestStep) -> String {
         RequestStep::Answer(Answer::Refused { kind, .. }) => format!("refused {kind:?}"),
         RequestStep::Answer(Answer::Stopping) => "stopping".to_owned(),
         RequestStep::Answer(answer) => format!("{answer:?}"),
-        RequestStep::List => "list".to_owned(),
-        RequestStep::Report => "report".to_owned(),
-        RequestStep::Switch { rule, mode } => format!("switch {rule} {}", mode.name()),
-        RequestStep::Add { rule, mode } => format!("add {} {}", rule.name(), mode.name()),
-        RequestStep::Remove { rule, keeps } => format!("remove {rule} {keeps}"),
+        RequestStep::Do(task) => task_word(task),
         RequestStep::Say(notice) => format!("say {notice}"),
         RequestStep::End(reason) => format!("end {reason}"),
+    }
+}
+
+pub(crate) fn task_word(task: &RequestTask) -> String {
+    match task {
+        RequestTask::List => "list".to_owned(),
+        RequestTask::Report => "report".to_owned(),
+        RequestTask::Switch { rule, mode } => format!("switch {rule} {}", mode.name()),
+        RequestTask::Add { rule, mode } => format!("add {} {}", rule.name(), mode.name()),
+        RequestTask::Remove { rule, keeps } => format!("remove {rule} {keeps}"),
     }
 }
 

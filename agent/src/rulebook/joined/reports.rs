@@ -137,7 +137,6 @@ impl Reported {
             pid: None,
             rank: process.facts.rank,
             runqueue_time_s: total(Measure::RunqueueTime),
-            mpi_time_s: total(Measure::MpiTime),
             mpi_runqueue_time_s: total(Measure::MpiRunqueueTime),
             functions: process.functions.iter().map(called).collect(),
         }

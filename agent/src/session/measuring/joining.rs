@@ -38,7 +38,7 @@ impl Measuring {
             let memory = pid.and_then(|pid| self.system.memory.out_of_memory(pid.number));
             let cause = match memory {
                 Some(memory) => Some(ExitCause::OutOfMemory(memory)),
-                None => context.parts.last_change(process).map(ExitCause::Change),
+                None => context.parts.changes.last_made(process).map(ExitCause::Change),
             };
             self.members_on(context, MemberEvent::Exited { process, exit, cause })?;
         }

@@ -38,7 +38,7 @@ pub struct Ratio {
 }
 
 /// The iterations with one team size.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SizeView {
     pub threads: u32,
     pub iterations: u64,

@@ -3,19 +3,20 @@
 use super::{IterationParts, LoopSizes};
 
 /// The additional work in regions, compared with the work of a single thread; in threads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Inflation {
     /// The work of a single thread was measured.
     Measured(f64),
     /// The work of a single thread is extrapolated by a straight line through the measured sizes.
     Extrapolated(f64),
     /// Only one size was measured, and not that of a single thread.
+    #[default]
     Unknown,
 }
 
 /// The speedup of an iteration, and its lost threads by cause. The sum of `speedup` and all causes is
 /// `threads`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Losses {
     pub threads: u32,
     /// An upper bound while the inflation is unknown.

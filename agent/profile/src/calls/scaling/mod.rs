@@ -35,6 +35,7 @@ pub use self::visits::Visit;
 use self::visits::Visits;
 use super::IterationTeams;
 use super::teams::TeamParts;
+use crate::fieldwise::fieldwise;
 
 /// Maximum number of stored regions. They are stored until their iterations have ended.
 const REGIONS_MAX: usize = 1 << 14;
@@ -320,7 +321,7 @@ impl Scaling {
             return Err(UnusedIteration::NotParallel);
         }
         let sums = |index: usize| self.regions.get(index).map_or(self.sums, |region| region.before);
-        let sums = sums(to).since(&sums(from));
+        let sums = sums(to) - sums(from);
         match sums {
             RegionSums { missed: 1.., .. } => return Err(UnusedIteration::CallsMissed),
             RegionSums { unknown: 1.., .. } => return Err(UnusedIteration::BodiesUnknown),
@@ -374,21 +375,8 @@ impl Scaling {
     }
 }
 
-impl RegionSums {
-    fn since(&self, before: &RegionSums) -> RegionSums {
-        RegionSums {
-            region: self.region - before.region,
-            team: self.team - before.team,
-            working: self.working - before.working,
-            starting: self.starting - before.starting,
-            waiting: self.waiting - before.waiting,
-            ending: self.ending - before.ending,
-            changes: self.changes - before.changes,
-            missed: self.missed - before.missed,
-            unknown: self.unknown - before.unknown,
-            probes: self.probes - before.probes,
-        }
-    }
+fieldwise! {
+    RegionSums { region, team, working, starting, waiting, ending, changes, missed, unknown, probes }
 }
 
 impl LoopSizes {

@@ -254,28 +254,21 @@ fn solved(measured: &[MeasuredTime], subset: usize) -> ([f64; 3], [[f64; 3]; 3])
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::{Inflation, Losses};
+    use super::super::Losses;
     use super::*;
 
     fn size(threads: u32, time_ns: f64, within_ns: Option<f64>) -> SizeView {
         SizeView {
             threads,
             iterations: 20,
-            age: Duration::ZERO,
             time_ns,
             within_ns,
             losses: Losses {
                 threads,
                 speedup: 1.0,
-                sequential: 0.0,
-                imbalance: 0.0,
-                starting_and_ending: 0.0,
-                small_teams: 0.0,
-                inflation: Inflation::Unknown,
+                ..Losses::default()
             },
-            ratio: None,
+            ..SizeView::default()
         }
     }
 

@@ -24,10 +24,16 @@ fn watched() -> Profile {
     profile
 }
 
-/// Begins a gap of functions without a price.
-fn begin_gap(profile: &mut Profile) {
+/// The same, and then a gap of functions without a price begins for the processes that have not ended.
+fn in_gap_of(mut profile: Profile) -> Profile {
+    profile.begin_sampling();
     let windows = profile.windows(&BTreeMap::new(), |_| true);
     profile.begin_gap(&[0].into(), windows, true);
+    profile
+}
+
+fn in_gap() -> Profile {
+    in_gap_of(watched())
 }
 
 fn estimate(process: &Metered) -> Option<crate::cost::Estimate> {
@@ -56,9 +62,7 @@ fn what_was_always_watched_is_not_estimated() {
 
 #[test]
 fn in_a_gap_calls_go_on_at_the_pace_of_the_window_and_are_marked_as_estimated() {
-    let mut profile = watched();
-    profile.begin_sampling();
-    begin_gap(&mut profile);
+    let mut profile = in_gap();
     read(&mut profile, 12, 200);
     let process = &profile.processes[0];
     assert_eq!(total(process), 200 + 1_000);
@@ -78,9 +82,7 @@ fn in_a_gap_calls_go_on_at_the_pace_of_the_window_and_are_marked_as_estimated() 
 #[test]
 fn only_functions_of_mpi_are_estimated_to_be_inside_mpi_in_a_gap() {
     for (name, inside_ns) in [("MPI_Send", S), ("residual", 0)] {
-        let mut profile = watched();
-        profile.begin_sampling();
-        begin_gap(&mut profile);
+        let mut profile = in_gap();
         let probes = [probe(name)];
         let inputs = Inputs {
             probes: &probes,
@@ -94,9 +96,7 @@ fn only_functions_of_mpi_are_estimated_to_be_inside_mpi_in_a_gap() {
 
 #[test]
 fn what_a_gap_is_estimated_to_have_had_is_fixed_when_it_ends() {
-    let mut profile = watched();
-    profile.begin_sampling();
-    begin_gap(&mut profile);
+    let mut profile = in_gap();
     read(&mut profile, 12, 200);
     profile.end_gap(false);
     // From here on each call is counted: half as many.
@@ -107,9 +107,7 @@ fn what_a_gap_is_estimated_to_have_had_is_fixed_when_it_ends() {
 
 #[test]
 fn a_rank_that_ended_in_a_gap_has_no_calls_after_its_end() {
-    let mut profile = watched();
-    profile.begin_sampling();
-    begin_gap(&mut profile);
+    let mut profile = in_gap();
     read(&mut profile, 4, 200);
     profile.processes[1].ended = true;
     read(&mut profile, 12, 200);
@@ -119,10 +117,9 @@ fn a_rank_that_ended_in_a_gap_has_no_calls_after_its_end() {
 
 #[test]
 fn a_gap_begins_for_no_process_that_has_ended() {
-    let mut profile = watched();
-    profile.processes[1].ended = true;
-    profile.begin_sampling();
-    begin_gap(&mut profile);
+    let mut watched = watched();
+    watched.processes[1].ended = true;
+    let mut profile = in_gap_of(watched);
     read(&mut profile, 12, 200);
     let are_estimated: Vec<bool> = profile
         .processes
@@ -187,9 +184,7 @@ fn who_has_no_reading_has_no_window() {
 
 #[test]
 fn usage_is_what_was_counted_and_never_what_was_estimated() {
-    let mut profile = watched();
-    profile.begin_sampling();
-    begin_gap(&mut profile);
+    let mut profile = in_gap();
     read(&mut profile, 12, 200);
     let usage = profile.processes[0].usage().unwrap();
     assert_eq!(

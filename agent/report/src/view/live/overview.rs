@@ -1,13 +1,13 @@
 //! The first tab: how the time is spent now and was spent before, the functions with the most time, findings.
 
-use profile::Snapshot;
 use profile::format::percent;
+use profile::{Rates, Snapshot};
 use ratatui::text::Line;
 
 use super::{
     bars::Glyphs,
     page::{Content, plain, titled, wrapped},
-    state::{LoadSample, State},
+    state::State,
 };
 use crate::view::screen;
 
@@ -58,7 +58,7 @@ fn curves(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) ->
     let Some(last) = state.looks.back() else {
         return Vec::new();
     };
-    type ShareOf = fn(&LoadSample) -> Option<f64>;
+    type ShareOf = fn(&Rates) -> Option<f64>;
     let rows: [(&str, ShareOf); 3] = [
         ("inside MPI", |look| look.mpi),
         ("on a CPU", |look| Some(look.cpu)),

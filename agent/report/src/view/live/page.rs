@@ -2,7 +2,7 @@
 
 use plan::Mode;
 use profile::Snapshot;
-use profile::format::{self, duration, percent, plural};
+use profile::format::{self, percent, plural};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -146,7 +146,7 @@ fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
     } else {
         " only watches "
     };
-    let elapsed = format!("  {} ", duration(snapshot.elapsed.as_nanos() as f64));
+    let elapsed = format!("  {} ", format::time(snapshot.elapsed));
     let room = columns.saturating_sub(badge.len() + elapsed.chars().count());
     let job = screen::header_within(snapshot, room);
     let colour = if may_write { Color::Yellow } else { Color::Green };
@@ -307,7 +307,7 @@ fn changes(snapshot: &Snapshot, columns: usize) -> Content {
 /// The messages that were issued while the view is shown, the newest first.
 fn said(log: &Log, columns: usize) -> Content {
     let line = |(elapsed, text): (Option<std::time::Duration>, String)| {
-        let elapsed = elapsed.map_or_else(String::new, |elapsed| duration(elapsed.as_nanos() as f64));
+        let elapsed = elapsed.map_or_else(String::new, format::time);
         // Keep the line breaks of a text.
         let texts: Vec<String> = text.lines().map(str::to_owned).collect();
         let first = texts.first().map(|first| format!(" {elapsed:>9}  {first}"));

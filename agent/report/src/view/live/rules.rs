@@ -1,6 +1,6 @@
 //! The tab of the rules: the list, and the details of the chosen rule.
 
-use profile::format::{duration, plural};
+use profile::format::{plural, time};
 use profile::{RuleView, Snapshot};
 use ratatui::{
     style::Modifier,
@@ -82,10 +82,7 @@ fn details(snapshot: &Snapshot, name: &str, columns: usize) -> Vec<Line<'static>
     let mut texts: Vec<String> = Vec::new();
     for finding in snapshot.findings.iter().filter(|finding| finding.rule == name) {
         texts.extend(findings::block(1, finding).into_iter().skip(1));
-        texts.push(format!(
-            "    found  after {}",
-            duration(finding.at.as_nanos() as f64)
-        ));
+        texts.push(format!("    found  after {}", time(finding.at)));
         let first = finding.text.lines().next().unwrap_or_default();
         lines.extend(wrapped("    ", &format!("    {first}"), columns));
     }

@@ -62,33 +62,25 @@ impl Tab {
     }
 }
 
-/// How the job spent its time, at one snapshot.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct LoadSample {
-    pub(super) mpi: Option<f64>,
-    pub(super) cpu: f64,
-    pub(super) runqueue: f64,
-}
-
-impl LoadSample {
-    fn of(snapshot: &Snapshot) -> Option<LoadSample> {
-        let rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
-        if rates.is_empty() {
-            return None;
-        }
-        let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / rates.len() as f64;
-        let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
-        let (cpu, runqueue) = (mean(|rates| rates.cpu), mean(|rates| rates.runqueue));
-        Some(LoadSample {
-            mpi: mpi.map(|mpi| mpi / rates.len() as f64),
-            cpu,
-            // The line above the curves shows the same number.
-            runqueue: match snapshot.job.mpi {
-                Some(_) => cpus::waited(cpu, runqueue),
-                None => runqueue,
-            },
-        })
+/// How the job spent its time, at one snapshot: the means over its processes.
+fn mean_rates(snapshot: &Snapshot) -> Option<Rates> {
+    let rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
+    if rates.is_empty() {
+        return None;
     }
+    let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / rates.len() as f64;
+    let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
+    let (cpu, runqueue) = (mean(|rates| rates.cpu), mean(|rates| rates.runqueue));
+    Some(Rates {
+        mpi: mpi.map(|mpi| mpi / rates.len() as f64),
+        cpu,
+        // The line above the curves shows the same number.
+        runqueue: match snapshot.job.mpi {
+            Some(_) => cpus::waited(cpu, runqueue),
+            None => runqueue,
+        },
+        ..Rates::default()
+    })
 }
 
 /// The state that the view keeps between two drawings.
@@ -115,15 +107,13 @@ pub(super) struct State {
     pub(super) is_help: bool,
     /// The session's answer to the last request.
     pub(super) answer: Option<String>,
-    pub(super) looks: VecDeque<LoadSample>,
+    pub(super) looks: VecDeque<Rates>,
 }
 
 impl State {
     /// Takes a sample of a new snapshot.
     pub(super) fn look(&mut self, snapshot: &Snapshot) {
-        if let Some(look) = LoadSample::of(snapshot) {
-            self.looks.push_back(look);
-        }
+        self.looks.extend(mean_rates(snapshot));
         if self.looks.len() > HISTORY_MAX {
             self.looks.pop_front();
         }

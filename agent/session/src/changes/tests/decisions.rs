@@ -46,8 +46,7 @@ fn a_change_is_reported_when_it_is_made() {
 #[test]
 fn an_action_is_said_in_its_own_words() {
     let mut it = after!(new(); acts("call", 1, [R0]), ms(0));
-    let effects = it.on(came(1, 0, ChangeOutcome::InForce, 1), ms(1));
-    assert_eq!(effects, [say_did("call: done"), applied(1)]);
+    gives!(it, came(1, 0, ChangeOutcome::InForce, 1), ms(1) => [say_did("call: done"), applied(1)]);
 }
 
 #[test]
@@ -188,8 +187,7 @@ fn ranks_of_another_machine_get_their_orders_there() {
     gives!(it, decided(1, [R0, FAR]), ms(0) => [order(R0, 1, 0), order(FAR, 1, 1)]);
     it.on(written(1, 0, 1), ms(1));
     it.on(written(1, 1, 1), ms(1));
-    let effects = it.on(taken_back(1), ms(2));
-    assert_eq!(effects, [revert([change(R0, 1)]), revert([change(FAR, 1)])]);
+    gives!(it, taken_back(1), ms(2) => [revert([change(R0, 1)]), revert([change(FAR, 1)])]);
 }
 
 #[test]
@@ -231,8 +229,7 @@ fn a_decision_for_ended_ranks_alone_is_refused() {
 fn a_refusal_counts_beside_a_rank_that_ended() {
     let mut it = after!(new(); decided(1, [R0, R1]), ms(0); ChangeEvent::Ended(R0), ms(1);
         refused(1, 0, "no such process"), ms(1));
-    let effects = it.on(refused(1, 1, "read-only"), ms(2));
-    assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
+    gives!(it, refused(1, 1, "read-only"), ms(2) => [not_applied(1, "read-only"), say_not_done("read-only")]);
 }
 
 #[test]
@@ -246,8 +243,7 @@ fn a_rank_that_ended_after_its_receipt_was_written_all_the_same() {
 fn a_refused_decision_is_not_taken_back_in_a_rank_that_ended() {
     let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1);
         ChangeEvent::Ended(R0), ms(2));
-    let effects = it.on(refused(1, 1, "read-only"), ms(3));
-    assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
+    gives!(it, refused(1, 1, "read-only"), ms(3) => [not_applied(1, "read-only"), say_not_done("read-only")]);
 }
 
 #[test]
@@ -348,8 +344,7 @@ fn all_ranks_change_together_by_one_order_of_each_machine() {
     gives!(it, decided_together(1, [R0, R1]), ms(0) => [order_together(0, 1)]);
     gives!(it, written(1, 0, 1), ms(1) => []);
     gives!(it, written(1, 1, 1), ms(1) => [say_done(2), applied(1)]);
-    let effects = it.on(decided_together(2, [R0, FAR]), ms(2));
-    assert_eq!(effects, [order_together(0, 2), order_together(1, 2)]);
+    gives!(it, decided_together(2, [R0, FAR]), ms(2) => [order_together(0, 2), order_together(1, 2)]);
 }
 
 #[test]
@@ -384,8 +379,7 @@ fn together_nothing_is_ordered_where_one_has_ended_already() {
 fn where_ranks_run_elsewhere_a_common_change_is_refused_and_shown_of_each() {
     let mut it = new();
     let reason = "2 of 4 ranks run on this machine";
-    let effects = it.on(barred(1, reason, [R0, R1]), ms(0));
-    assert_eq!(effects, [not_applied(1, reason), say_not_done(reason)]);
+    gives!(it, barred(1, reason, [R0, R1]), ms(0) => [not_applied(1, reason), say_not_done(reason)]);
     assert_eq!(outcomes(&it), [reason, reason]);
 }
 
@@ -396,8 +390,7 @@ fn an_earlier_change_of_the_same_code_is_reverted_first() {
     for action in ["set_arg", "insert_call"] {
         let mut it = after!(new(); acts(action, 1, [R0, R1]), ms(0);
             came(1, 0, ChangeOutcome::InForce, 5), ms(1); came(1, 1, ChangeOutcome::InForce, 6), ms(1));
-        let effects = it.on(acts(action, 2, [R0]), ms(2));
-        assert_eq!(effects, [order_after(R0, 2, 0, [change(R0, 5)])], "{action}");
+        gives!(it, acts(action, 2, [R0]), ms(2) => [order_after(R0, 2, 0, [change(R0, 5)])], "{action}");
     }
 }
 

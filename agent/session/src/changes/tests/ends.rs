@@ -152,8 +152,7 @@ fn a_stop_while_ranks_wait_for_their_meeting_takes_their_receipts() {
 #[test]
 fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
     let mut it = after!(new(); decided(1, [R0, R1]), ms(0); written(1, 0, 1), ms(1); stop(), s(1));
-    let effects = it.on(refused(1, 1, "read-only"), s(1));
-    assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
+    gives!(it, refused(1, 1, "read-only"), s(1) => [not_applied(1, "read-only"), say_not_done("read-only")]);
     it.on(reverts(&[change(R0, 1)], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted");
 }

@@ -97,11 +97,11 @@ fn a_next_start_is_not_advised_after_the_same_change_did_not_help() {
     ] {
         let mut it = with_one_change();
         found(&mut it, "6 ranks");
-        let ChangeEvent::Judged { mut guard, .. } = taken_back(1) else {
+        let ChangeEvent::Judged(mut judged) = taken_back(1) else {
             continue;
         };
-        guard.effect = Some(effect);
-        it.judged(DecisionId(1), "r", guard, false, None);
+        judged.guard.effect = Some(effect);
+        it.judged(judged);
         found(&mut it, "7 ranks");
         assert_eq!(
             it.findings.views()[0].next_start.is_some(),
@@ -198,8 +198,7 @@ fn a_failed_revert_is_said_once_and_its_success_too() {
 fn a_value_that_the_program_changes_during_a_retry_is_settled() {
     let mut it = after!(with_one_change(); taken_back(1), s(0); stuck(R0, 1), s(0);
         ChangeEvent::Tick, s(1));
-    let effects = it.on(changed_since(R0, 1), s(1));
-    assert_eq!(effects, [say_settled(R0, 1, ChangeOutcome::LeftAlone)]);
+    gives!(it, changed_since(R0, 1), s(1) => [say_settled(R0, 1, ChangeOutcome::LeftAlone)]);
     gives!(it, ChangeEvent::Tick, s(300) => []);
 }
 
@@ -272,8 +271,7 @@ fn a_call_without_an_inverse_stays_and_no_revert_is_ordered() {
         ),
     ] {
         let mut it = after!(new(); acts("call", 1, [R0]), ms(0));
-        let effects = it.on(came(1, 0, outcome, 1), ms(1));
-        assert_eq!(effects, [say_did("call: done"), applied(1)]);
+        gives!(it, came(1, 0, outcome, 1), ms(1) => [say_did("call: done"), applied(1)]);
         gives!(it, taken_back(1), ms(2) => [say_guard("reverted")]);
         it.on(stop(), s(1));
         it.on(reverts(&[], &[]), s(1));
@@ -324,8 +322,7 @@ fn a_removed_rule_takes_its_changes_and_findings_with_it() {
     let mut it = with_two_changes();
     found(&mut it, "6 ranks");
     assert_eq!(it.in_force_of("r").count(), 2);
-    let effects = it.on(removed("r", false), ms(2));
-    assert_eq!(effects, [revert([change(R0, 1), change(R1, 1)])]);
+    gives!(it, removed("r", false), ms(2) => [revert([change(R0, 1), change(R1, 1)])]);
     assert!(it.findings.views().is_empty());
     it.on(reverted(R0, 1), ms(3));
     assert_eq!(it.in_force_of("r").count(), 1);

@@ -75,11 +75,10 @@ fn decision<const N: usize>(
     Decided {
         id: DecisionId(id),
         rule: rule.to_owned(),
-        promise: None,
-        again: false,
         summary: (action != "set").then(|| format!("{action}: done")),
         how,
         parts: ranks.map(|rank| part(rank, action, rule)).to_vec(),
+        ..Decided::default()
     }
 }
 
@@ -226,13 +225,13 @@ pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> ChangeEvent {
 }
 
 fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTreeSet<u32>>) -> ChangeEvent {
-    ChangeEvent::Judged {
+    ChangeEvent::Judged(JudgedDecision {
         decision: DecisionId(decision),
         rule: "r".to_owned(),
         guard: guard(verdict),
         keeps,
         slots,
-    }
+    })
 }
 
 pub(super) fn reverted(rank: Rank, number: u64) -> ChangeEvent {

@@ -360,8 +360,7 @@ fn a_session_outlives_a_replaced_process_until_the_process_itself_ends() {
 #[test]
 fn a_replaced_process_that_never_joined_again_ends_the_session_when_it_ends() {
     let mut it = after!(launched([rank(0)]); runs(0, "/bin/other"), s(1));
-    let effects = it.on(MemberEvent::Ended(slot(0)), s(2));
-    assert_eq!(effects, [MemberEffect::CheckChanges(slot(0)), OVER]);
+    gives!(it, MemberEvent::Ended(slot(0)), s(2) => [MemberEffect::CheckChanges(slot(0)), OVER]);
 }
 
 #[test]
