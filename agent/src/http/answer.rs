@@ -1,6 +1,6 @@
 //! The answers of the server: status, headers and bodies of requests.
 
-use std::{convert::Infallible, io::Write, sync::Arc};
+use std::{convert::Infallible, fmt::Display, io::Write, sync::Arc};
 
 use flate2::{Compression, write::GzEncoder};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
@@ -59,7 +59,7 @@ pub(super) async fn answer<B>(request: &Request<B>, server: &Server, connection:
             }
             ServedPages::Contract(newest) => {
                 let window = newest.borrow().clone();
-                let page = move || window.as_deref().map(contract_metrics_page).unwrap_or_default();
+                let page = move || window.map_or(Ok(String::new()), |window| contract_metrics_page(&window));
                 metrics(request, page).await
             }
             ServedPages::Page(web) => web.answer(request, connection).await,
@@ -108,7 +108,10 @@ fn refusal<B>(request: &Request<B>, server: &Server) -> Option<Answer> {
 }
 
 /// The paths beside `page`, which is what a scrape gets.
-async fn metrics<B>(request: &Request<B>, page: impl FnOnce() -> String + Send + 'static) -> Answer {
+async fn metrics<B, E: Display + Send + 'static>(
+    request: &Request<B>,
+    page: impl FnOnce() -> Result<String, E> + Send + 'static,
+) -> Answer {
     match request.uri().path() {
         "/metrics" => scrape(request.headers(), page).await,
         "/healthz" => text_with(StatusCode::OK, "ok\n"),
@@ -117,12 +120,18 @@ async fn metrics<B>(request: &Request<B>, page: impl FnOnce() -> String + Send +
     }
 }
 
-async fn scrape(headers: &HeaderMap, page: impl FnOnce() -> String + Send + 'static) -> Answer {
+async fn scrape<E: Display + Send + 'static>(
+    headers: &HeaderMap,
+    page: impl FnOnce() -> Result<String, E> + Send + 'static,
+) -> Answer {
     let accepts = accepts_gzip(headers);
     // Rendering a page of thousands of ranks takes a while, and must not block the session's loop.
-    let page = tokio::task::spawn_blocking(move || compressed(METRICS, page().into_bytes(), accepts));
+    let page = tokio::task::spawn_blocking(move || {
+        page().map(|text| compressed(METRICS, text.into_bytes(), accepts))
+    });
     match page.await {
-        Ok(answer) => answer,
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => text_with(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         Err(error) => text_with(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }

@@ -3,13 +3,15 @@
 use profile::Snapshot;
 use profile::cost::Slowdown;
 
-use super::{Filling, declared::values_max};
+use super::Filling;
+use crate::metrics::LABELS;
 
 impl Filling {
     pub(super) fn fill_cost(&self, snapshot: &Snapshot) {
         let Some(cost) = &snapshot.cost else { return };
         // The most expensive probes come first, so that the cheapest are left out.
-        for probe in cost.probes.iter().take(values_max("function")) {
+        let bound = LABELS.iter().find(|label| label.name == "function");
+        for probe in cost.probes.iter().take(bound.map_or(0, |label| label.values_max)) {
             let of = ("function", probe.name.as_str());
             self.add("tuneagent_probe_seconds_total", &[of], probe.ns / 1e9);
         }
@@ -25,7 +27,9 @@ impl Filling {
                 cost.unread.map(|unread| unread.of_late_ns as f64 / 1e9),
             ),
         ] {
-            self.add(name, &[], value);
+            if let Some(value) = value {
+                self.add(name, &[], value);
+            }
         }
         for (action, held) in &cost.held {
             let of = ("action", *action);
@@ -34,7 +38,8 @@ impl Filling {
         let agent = &cost.agent;
         let cpu_ns = agent.starting_ns + agent.cpu_ns;
         self.add("tuneagent_agent_cpu_seconds_total", &[], cpu_ns as f64 / 1e9);
-        let bytes = agent.resident_bytes.map(|bytes| bytes as f64);
-        self.add("tuneagent_agent_resident_memory_bytes", &[], bytes);
+        if let Some(bytes) = agent.resident_bytes {
+            self.add("tuneagent_agent_resident_memory_bytes", &[], bytes as f64);
+        }
     }
 }

@@ -71,12 +71,6 @@ table! {
     label "part", 4, "`update`, `evaluate`, `order`, `write`: the steps from the end of a window to the written value";
 }
 
-/// Maximum number of values of a label.
-pub(super) fn values_max(name: &str) -> usize {
-    let label = LABELS.iter().find(|known| known.name == name);
-    label.map_or(1, |known| known.values_max)
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricKind {
     Counter,
@@ -100,8 +94,12 @@ pub(crate) struct DeclaredMetric {
 impl DeclaredMetric {
     /// Maximum number of series in one session.
     pub(crate) fn series_max(&self) -> usize {
-        let of_labels = || self.labels.iter().map(|label| values_max(label)).product();
-        self.series.unwrap_or_else(of_labels)
+        let values = |label: &&str| {
+            let known = LABELS.iter().find(|known| known.name == *label);
+            known.map_or(1, |known| known.values_max)
+        };
+        self.series
+            .unwrap_or_else(|| self.labels.iter().map(values).product())
     }
 }
 

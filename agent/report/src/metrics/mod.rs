@@ -18,10 +18,10 @@ use profile::{
     ChangeView, FunctionTotals, ProcessView, RegionsView, ScalingView, SequenceView, SizeView, Snapshot,
 };
 
-pub(crate) use declared::{DeclaredMetric, METRICS};
+pub(crate) use declared::{DeclaredMetric, LABELS, METRICS};
 
 use self::{
-    declared::{CHANGES_MAX, SIZES_MAX, SIZES_UP_TO, values_max},
+    declared::{CHANGES_MAX, SIZES_MAX, SIZES_UP_TO},
     page::{Distribution, Page},
 };
 
@@ -29,9 +29,9 @@ use self::{
 const TEXT_MAX: usize = 200;
 
 /// The metrics of a snapshot in the text format of Prometheus.
-pub fn render(snapshot: &Snapshot) -> String {
+pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     let page = Filling {
-        page: Page::default(),
+        page: Page::new()?,
         job: cut(&snapshot.job.id),
     };
     page.fill_session(snapshot);
@@ -53,8 +53,8 @@ pub fn render(snapshot: &Snapshot) -> String {
 }
 
 /// The metrics of a contract that is watched.
-pub fn render_contract(window: &WatchedWindow) -> String {
-    let page = Page::default();
+pub fn render_contract(window: &WatchedWindow) -> prometheus::Result<String> {
+    let page = Page::new()?;
     fill_contract(&page, window);
     page.text()
 }
@@ -62,13 +62,17 @@ pub fn render_contract(window: &WatchedWindow) -> String {
 fn fill_contract(page: &Page, window: &WatchedWindow) {
     let name = cut(&window.contract);
     let contract = ("contract", name.as_str());
-    for rate in window.rates.iter().take(values_max("feature")) {
+    let bound = LABELS.iter().find(|label| label.name == "feature");
+    let most = bound.map_or(0, |known| known.values_max);
+    for rate in window.rates.iter().take(most) {
         let feature = cut(&rate.feature);
         let labels = [contract, ("feature", feature.as_str())];
         page.add("tuneagent_contract_target", &labels, rate.target);
-        page.add("tuneagent_contract_rate", &labels, rate.rate);
+        if let Some(rate) = rate.rate {
+            page.add("tuneagent_contract_rate", &labels, rate);
+        }
     }
-    for module in window.modules.iter().take(values_max("feature")) {
+    for module in window.modules.iter().take(most) {
         let feature = cut(&module.module);
         let labels = [contract, ("feature", feature.as_str())];
         page.add("tuneagent_contract_utilisation", &labels, module.shares.holds());
@@ -86,15 +90,16 @@ struct Filling {
 }
 
 impl Filling {
-    /// Adds to a series with the job's label, if the value was measured.
-    fn add(&self, name: &str, labels: &[(&str, &str)], value: impl Into<Option<f64>>) {
+    /// Adds to a series with the job's label.
+    fn add(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         let job = [("jobid", self.job.as_str())];
         self.page.add(name, &[&job, labels].concat(), value);
     }
 
     /// The first values, up to the maximum of the label; the others are counted.
     fn within<T>(&self, label: &str, kind: &str, mut all: Vec<T>) -> Vec<T> {
-        let bound = values_max(label);
+        let bound = LABELS.iter().find(|known| known.name == label);
+        let bound = bound.map_or(0, |known| known.values_max);
         let more = all.len().saturating_sub(bound);
         self.add("tuneagent_unpublished", &[("kind", kind)], more as f64);
         all.truncate(bound);
@@ -156,7 +161,9 @@ impl Filling {
             ("serialisation", found.split.map(|split| split.serialisation)),
             ("transfer", found.split.map(|split| split.transfer)),
         ] {
-            self.add("tuneagent_efficiency_ratio", &[("efficiency", efficiency)], value);
+            if let Some(value) = value {
+                self.add("tuneagent_efficiency_ratio", &[("efficiency", efficiency)], value);
+            }
         }
         let of_all = sequence.efficiencies.as_ref().unwrap_or(found);
         if let Some(scalability) = &of_all.scalability {
@@ -224,7 +231,7 @@ impl Filling {
             sum,
         };
         let labels = [("jobid", self.job.as_str()), ("function", function.name.as_str())];
-        self.page.distribute("tuneagent_mpi_message_bytes", &labels, of);
+        self.page.distribute("tuneagent_mpi_message_bytes", &labels, &of);
     }
 
     fn fill_ranks(&self, snapshot: &Snapshot) {
@@ -271,12 +278,15 @@ impl Filling {
                 }
             }
         }
-        let waited = process.mpi_waited_ns.map(|ns| ns as f64 / 1e9);
-        self.add("tuneagent_mpi_runqueue_seconds_total", &[of], waited);
+        if let Some(ns) = process.mpi_waited_ns {
+            self.add("tuneagent_mpi_runqueue_seconds_total", &[of], ns as f64 / 1e9);
+        }
     }
 
     fn fill_counters(&self, of: (&str, &str), process: &ProcessView) {
-        self.add("tuneagent_useful_ratio", &[of], process.useful);
+        if let Some(useful) = process.useful {
+            self.add("tuneagent_useful_ratio", &[of], useful);
+        }
         if let Some(regions) = &process.regions {
             self.fill_regions(of, regions);
         }
@@ -301,7 +311,9 @@ impl Filling {
     }
 
     fn fill_progress(&self, view: &ProgressView) {
-        self.add("tuneagent_steps_done", &[], view.done);
+        if let Some(done) = view.done {
+            self.add("tuneagent_steps_done", &[], done);
+        }
         self.add("tuneagent_steps", &[], view.total);
         let Ok(eta) = view.eta else { return };
         for (estimate, time) in [
@@ -309,8 +321,10 @@ impl Filling {
             ("least", Some(eta.least)),
             ("most", eta.most),
         ] {
-            let time = time.map(|time| time.as_secs_f64());
-            self.add("tuneagent_remaining_seconds", &[("estimate", estimate)], time);
+            if let Some(time) = time {
+                let labels = [("estimate", estimate)];
+                self.add("tuneagent_remaining_seconds", &labels, time.as_secs_f64());
+            }
         }
     }
 
@@ -333,9 +347,13 @@ impl Filling {
             let name = "tuneagent_openmp_predicted_iteration_seconds";
             add(name, size.threads, size.time_ns / 1e9);
         }
-        let causes = scaling.now().map(|now| now.losses.by_cause());
-        for (cause, threads) in causes.into_iter().flatten() {
-            self.add("tuneagent_openmp_lost_threads", &[of, ("cause", cause)], threads);
+        let Some(losses) = scaling.now().map(|now| now.losses) else {
+            return;
+        };
+        for (cause, threads) in losses.by_cause() {
+            if let Some(threads) = threads {
+                self.add("tuneagent_openmp_lost_threads", &[of, ("cause", cause)], threads);
+            }
         }
     }
 
@@ -344,8 +362,9 @@ impl Filling {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let probed = seconds(regions.watched_ns);
         self.add("tuneagent_openmp_probed_seconds_total", &[of], probed);
-        let inside = regions.inside_ns.map(seconds);
-        self.add("tuneagent_openmp_region_seconds_total", &[of], inside);
+        if let Some(ns) = regions.inside_ns {
+            self.add("tuneagent_openmp_region_seconds_total", &[of], seconds(ns));
+        }
         if let Some(scaling) = &regions.scaling {
             self.fill_scaling(of, scaling);
         }
@@ -391,7 +410,9 @@ impl Filling {
             self.add(unresolved, &[("direction", direction)], of.count as f64);
         }
         // Ranks beyond the bound are counted with the other values by rank.
-        for of in matrix.ranks.iter().take(values_max("rank")) {
+        let bound = LABELS.iter().find(|label| label.name == "rank");
+        let bound = bound.map_or(0, |label| label.values_max);
+        for of in matrix.ranks.iter().take(bound) {
             let rank = of.rank.to_string();
             for (direction, amount) in [("sent", of.sent), ("posted", of.received)] {
                 let labels = [("rank", rank.as_str()), ("direction", direction)];
@@ -458,7 +479,9 @@ impl Filling {
         let rules: BTreeSet<&str> = loaded
             .chain(changes.iter().map(|change| change.rule.as_str()))
             .collect();
-        for rule in rules.into_iter().take(values_max("rule")) {
+        let bound = LABELS.iter().find(|label| label.name == "rule");
+        let rules = rules.into_iter().take(bound.map_or(0, |label| label.values_max));
+        for rule in rules {
             self.fill_changes_of(rule, changes.iter().filter(|change| change.rule == rule));
         }
         let unpublished = changes.len().saturating_sub(CHANGES_MAX) as f64;
@@ -518,9 +541,14 @@ impl Filling {
     /// The rule's newest change with a judgement.
     fn fill_judgement(&self, rule: (&str, &str), change: &ChangeView) {
         let Some(guard) = &change.guard else { return };
-        self.add("tuneagent_guard_improvement_ratio", &[rule], guard.ratio);
+        if let Some(ratio) = guard.ratio {
+            self.add("tuneagent_guard_improvement_ratio", &[rule], ratio);
+        }
         for (moment, value) in [("before", guard.before), ("after", guard.after)] {
-            self.add("tuneagent_guard_objective", &[rule, ("moment", moment)], value);
+            if let Some(value) = value {
+                let labels = [rule, ("moment", moment)];
+                self.add("tuneagent_guard_objective", &labels, value);
+            }
         }
     }
 

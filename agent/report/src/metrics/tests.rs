@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use profile::cost::{AgentCost, CostView, HoldTotals, ProbeCost, RecentCost, Slowdown, UnreadView};
+use profile::cost::{AgentCost, CostView, HoldTotals, Prices, ProbeCost, RecentCost, Slowdown, UnreadView};
 use profile::progress::{Eta, ProgressView};
 use profile::streams::{TimeShares, WatchedModule, WindowRate};
 use profile::{
@@ -9,7 +9,7 @@ use profile::{
     ScalingLaw, ScalingPrediction, TeamTotals, TeamsView,
 };
 
-use super::{declared::LABELS, *};
+use super::*;
 use crate::example;
 
 fn prediction() -> ScalingPrediction {
@@ -46,14 +46,17 @@ fn size(threads: u32) -> SizeView {
         iterations: 100,
         age: Duration::from_secs(u64::from(threads)),
         time_ns: 1e9 / f64::from(threads),
+        within_ns: None,
         losses: Losses {
             threads,
             speedup: 0.75 * f64::from(threads),
             sequential: 0.25 * f64::from(threads),
+            imbalance: 0.0,
+            starting_and_ending: 0.0,
+            small_teams: 0.0,
             inflation: Inflation::Measured(0.0),
-            ..Losses::default()
         },
-        ..SizeView::default()
+        ratio: None,
     }
 }
 
@@ -93,7 +96,7 @@ fn a_rank_that_went_on_as_another_program_is_one_series_and_what_proc_counts_of_
         processes: vec![entry(2, 4_000_000_000, true), entry(3, 5_000_000_000, false)],
         ..Snapshot::default()
     };
-    let text = render(&snapshot);
+    let text = render(&snapshot).unwrap();
     for line in [
         r#"tuneagent_mpi_rank_calls_total{jobid="",rank="0"} 5"#,
         r#"tuneagent_cpu_seconds_total{jobid="",rank="0"} 5"#,
@@ -131,7 +134,7 @@ fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
         changes: (0..2 * CHANGES_MAX as u64).map(change).collect(),
         ..Snapshot::default()
     };
-    let text = render(&snapshot);
+    let text = render(&snapshot).unwrap();
     // In seconds since 1970: the time when all probes were armed plus the time since then.
     let newest = r#"tuneagent_change_timestamp_seconds{decision="199",jobid="4711",new="7",old="2",rank="pid0",rule="r",variable="n"} 1700000002.5"#;
     assert!(text.contains(newest), "{text}");
@@ -221,6 +224,7 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
             regions: 40,
             inside_ns: Some(600_000_000),
             watched_ns: 1_000_000_000,
+            until_ns: None,
             teams: Some(TeamsView::from(TeamTotals {
                 regions: 39,
                 threads_least: 4,
@@ -232,7 +236,7 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
                 waiting_ns: 500_000_000,
                 ..TeamTotals::default()
             })),
-            ..RegionsView::default()
+            without_teams: None,
         }),
         functions: functions.to_vec(),
         counters: Some(profile::Counters {
@@ -281,7 +285,7 @@ fn a_snapshot_becomes_the_text_format_in_base_units_by_function_or_by_rank() {
         lost: vec![("ring_full", 7)],
         ..Snapshot::default()
     };
-    insta::assert_snapshot!(samples(&render(&snapshot)));
+    insta::assert_snapshot!(samples(&render(&snapshot).unwrap()));
 }
 
 #[test]
@@ -291,7 +295,7 @@ fn processes_without_a_rank_of_their_own_are_distinguished() {
         processes: vec![process(7, None), process(8, Some(0)), process(9, Some(0))],
         ..Snapshot::default()
     };
-    let text = render(&snapshot);
+    let text = render(&snapshot).unwrap();
     for rank in ["pid7", "0:8", "0:9"] {
         let line = format!(r#"tuneagent_cpu_seconds_total{{jobid="4711",rank="{rank}"}} 1.5"#);
         assert!(text.contains(&line), "{line} is not in:\n{text}");
@@ -300,7 +304,10 @@ fn processes_without_a_rank_of_their_own_are_distinguished() {
 
 /// A snapshot that exceeds every bound.
 fn absurd() -> Snapshot {
-    let many = |number: usize, bound: &str| number % (2 * values_max(bound));
+    let many = |number: usize, bound: &str| {
+        let label = LABELS.iter().find(|label| label.name == bound).unwrap();
+        number % (2 * label.values_max)
+    };
     let function = |number: usize, prefix: &str, distinct: usize| FunctionTotals {
         name: format!("{prefix}{}", number % distinct),
         calls: 1,
@@ -366,6 +373,8 @@ fn absurd() -> Snapshot {
     };
     let actions = "set call load replace insert_call remove_call set_arg affinity".split(' ');
     let cost = CostView {
+        prices: Prices::table(String::new()),
+        arming_ns: 1,
         probes: (0..2000).map(probe).collect(),
         job_ns: 1,
         held: actions.map(|action| (action, HoldTotals::default())).collect(),
@@ -379,8 +388,11 @@ fn absurd() -> Snapshot {
             slowdown: Some(Slowdown::default()),
             ..RecentCost::default()
         },
+        slowdown: Slowdown::default(),
+        required: None,
+        is_recorded: false,
         unread: Some(UnreadView::default()),
-        ..CostView::default()
+        windows: None,
     };
     Snapshot {
         cost: Some(cost),
@@ -436,7 +448,7 @@ fn absurd_contract(modules: usize) -> WatchedWindow {
 
 #[test]
 fn a_watched_contract_has_rates_targets_utilisation_and_verdicts() {
-    let text = render_contract(&absurd_contract(1));
+    let text = render_contract(&absurd_contract(1)).unwrap();
     for line in [
         r#"tuneagent_contract_rate{contract="film",feature="module0"} 1.5"#,
         r#"tuneagent_contract_target{contract="film",feature="module0"} 2"#,
@@ -451,8 +463,8 @@ fn a_watched_contract_has_rates_targets_utilisation_and_verdicts() {
 
 #[test]
 fn no_metric_has_more_series_than_is_stated_and_what_is_left_out_is_counted() {
-    let contract = render_contract(&absurd_contract(5000));
-    let text = render(&absurd()) + &contract;
+    let contract = render_contract(&absurd_contract(5000)).unwrap();
+    let text = render(&absurd()).unwrap() + &contract;
     let mut series: BTreeMap<&str, usize> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
@@ -495,15 +507,17 @@ fn every_watched_mpi_function_has_a_place() {
         .iter()
         .map(|function| 1 + usize::from(function.has_large_count))
         .sum();
-    assert!(2 * names <= values_max("function"), "{names} names");
+    let bound = LABELS.iter().find(|label| label.name == "function").unwrap();
+    assert!(2 * names <= bound.values_max, "{names} names");
 }
 
 #[test]
 fn every_kind_of_loss_has_a_place() {
+    let bound = LABELS.iter().find(|label| label.name == "kind").unwrap();
     // Two more kinds are counted by the rules.
     let is_reported = |loss: &&abi::Loss| loss.effect() != abi::LossEffect::Nothing;
     let reported = abi::Loss::ALL.iter().filter(is_reported).count();
-    assert!(reported + 2 <= values_max("kind"));
+    assert!(reported + 2 <= bound.values_max);
 }
 
 #[test]
