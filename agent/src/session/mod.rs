@@ -52,7 +52,9 @@ use self::{
     target::WatchedJob,
     views::Views,
 };
-pub(crate) use self::{nodes::NodeRole, nodes::Peers, options::Options, options::Started, views::job_view};
+pub(crate) use self::{
+    nodes::NodeRole, nodes::NodeSetup, nodes::Peers, options::Options, options::Started, views::job_view,
+};
 use crate::{
     actuator::Actuator,
     exit::{CommandResult, Failure},
