@@ -98,7 +98,8 @@ impl Agent {
 
     /// As `attach_in_node`; there the command `by` executes the agent.
     pub fn attach_in_node_by(node: u32, by: &[&str], target: &str, flags: &[&str]) -> Outcome<Agent> {
-        let words = [&enter(&node.to_string())[..], by].concat();
+        let node = node.to_string();
+        let words = [&enter(&node)[..], by].concat();
         Agent::attach_by(&words, None, target, flags)
     }
 

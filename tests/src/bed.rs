@@ -149,7 +149,8 @@ impl Bed {
         let status = fs::read_to_string(format!("/proc/{}/status", inside.pid))?;
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         let last = numbers.and_then(|numbers| numbers.split_whitespace().last());
-        Ok(last.ok_or("a process without a number")?.parse()?)
+        let number = last.ok_or("a process without a number")?;
+        number.parse().context(number)
     }
 
     /// Connects or cuts the network between the machines.

@@ -28,7 +28,7 @@ pub enum HostsError {
 /// `--nodes`: which machines of a job are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeChoice {
-    /// This machine only.
+    /// No machine but this one.
     Here,
     /// All machines of the job.
     All,

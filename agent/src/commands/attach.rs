@@ -35,7 +35,8 @@ use crate::{
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
-        NodeRole, NodeSetup, Options, Session,
+        Options, Session,
+        nodes::{NodeRole, NodeSetup},
         outputs::{Addresses, Exports, Outputs},
     },
 };

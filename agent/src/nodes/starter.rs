@@ -203,20 +203,20 @@ impl Starter {
                 continue;
             }
             match helper::receive(&mut self.stream) {
-                Ok((node, message)) => self.carry_out(node, &message)?,
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                Err(error) => return Err(error),
+                Ok((node, message)) => self.carry_out(node, &message),
+                // Reset, if it has ended without reading everything.
+                Err(_) => return Ok(()),
             }
         }
     }
 
-    fn carry_out(&mut self, node: u32, message: &[u8]) -> io::Result<()> {
+    fn carry_out(&mut self, node: u32, message: &[u8]) {
         match StartRequest::decode(message) {
             Some(StartRequest::Begin) => match self.begin(node) {
                 Ok(started) => self.running.extend(started),
                 Err((program, error)) => {
                     let said = format!("{program}: {error}");
-                    self.report(node, &StartEnd { code: None, said })?;
+                    self.report(node, &StartEnd { code: None, said });
                 }
             },
             Some(StartRequest::Stop) => {
@@ -225,7 +225,6 @@ impl Starter {
             }
             None => {}
         }
-        Ok(())
     }
 
     fn begin(&self, node: u32) -> Result<Option<RunningStart>, (String, io::Error)> {
@@ -285,12 +284,15 @@ impl Starter {
                 None => place += 1,
             }
         }
-        ended.iter().try_for_each(|(node, end)| self.report(*node, end))
+        ended.iter().for_each(|(node, end)| self.report(*node, end));
+        Ok(())
     }
 
-    fn report(&mut self, node: u32, end: &StartEnd) -> io::Result<()> {
-        let message = serde_json::to_vec(end)?;
-        self.stream.write_all(&framed(node, &message))
+    /// A session that has ended is noticed when its next request is read.
+    fn report(&mut self, node: u32, end: &StartEnd) {
+        if let Ok(message) = serde_json::to_vec(end) {
+            let _ = self.stream.write_all(&framed(node, &message));
+        }
     }
 
     /// Lets all agents end, and ends what does not.

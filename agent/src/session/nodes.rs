@@ -19,6 +19,9 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// How long the end waits until the carrier has sent the last messages.
 const CARRIED_WAIT: Duration = Duration::from_secs(2);
 
+/// Why a session ends whose standard input was that of the coordinator's starter.
+pub(super) const STARTER_ENDED: &str = "the session that started this one has ended";
+
 /// What a session is in a job on several machines.
 pub(crate) enum NodeRole {
     Coordinator(Box<Coordinator>),
@@ -245,8 +248,10 @@ pub(super) async fn end(
     reason: &str,
 ) {
     let Some(nodes) = &mut target.nodes else { return };
-    let NodeRole::Coordinator(coordinator) = &mut nodes.role else {
-        return;
+    let coordinator = match &mut nodes.role {
+        NodeRole::Coordinator(coordinator) => coordinator,
+        NodeRole::Node(node) if reason == STARTER_ENDED => return node.orphan(),
+        NodeRole::Node(_) => return,
     };
     let effects = coordinator.end(reason, monotonic_ns());
     nodes.coordinate(effects, screen);

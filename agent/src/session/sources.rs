@@ -25,7 +25,7 @@ use super::{
     intake::Expected,
     measuring::Measuring,
     members,
-    nodes::{Nodes, next_carried},
+    nodes::{Nodes, STARTER_ENDED, next_carried},
     screen::next_input,
     signals::Signals,
     target::WatchedJob,
@@ -163,7 +163,7 @@ impl Sources {
         // coordinator's session does.
         let over = match target.family_events.is_some() {
             true => Some("the command has ended"),
-            false => is_started_by_session.then_some("the session that started this one has ended"),
+            false => is_started_by_session.then_some(STARTER_ENDED),
         };
         Ok(Sources {
             signals,

@@ -31,7 +31,7 @@ pub struct Machines {
 
 /// A process of the job, or a launcher or its child.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct ProcessWords {
     arguments: Vec<String>,
     environment: Vec<String>,
     /// It belongs to the user who watches: its words may be executed.
@@ -41,14 +41,14 @@ struct Seen {
 impl Machines {
     /// The machines of a job. `caller` is the user who watches, `own` are names and addresses of this machine.
     pub fn of(job: &Job, caller: u32, own: &[String]) -> Machines {
-        let see = |process: &Process| Seen {
+        let see = |process: &Process| ProcessWords {
             arguments: process.arguments.clone(),
             environment: process.environment().unwrap_or_default(),
             is_own: process.uid == caller,
         };
         let rank = job.members.first().map(|member| see(&member.process));
         let launchers = job.roots.iter().filter(|root| root.is_launcher);
-        let mut all: Vec<Seen> = rank.into_iter().collect();
+        let mut all: Vec<ProcessWords> = rank.into_iter().collect();
         for root in launchers {
             all.push(see(&root.process));
             let below = descendants(root.process.pid.number, BELOW_MAX);
@@ -59,7 +59,7 @@ impl Machines {
     }
 
     /// `all` has a rank first.
-    fn read(all: &[Seen], own: &[String]) -> Machines {
+    fn read(all: &[ProcessWords], own: &[String]) -> Machines {
         let slurm_hosts = value(all, "SLURM_JOB_NODELIST").or_else(|| value(all, "SLURM_NODELIST"));
         let slurm_hosts = step_hosts(all).or(slurm_hosts);
         let slurm = value(all, "SLURM_JOB_ID").filter(|_| slurm_hosts.is_some());
@@ -99,7 +99,7 @@ fn is_of_launcher(process: &Process) -> bool {
 }
 
 /// Where the list of the step is that of the job: the step is not one that another launcher made for its daemons.
-fn step_hosts(all: &[Seen]) -> Option<&str> {
+fn step_hosts(all: &[ProcessWords]) -> Option<&str> {
     let rank = all.get(..1)?;
     let namespace = value(rank, "PMIX_NAMESPACE");
     let is_of_slurm = namespace.is_none_or(|name| name.starts_with("slurm."));
@@ -107,7 +107,7 @@ fn step_hosts(all: &[Seen]) -> Option<&str> {
 }
 
 /// The most specific list of hosts, this one among them or not.
-fn named_hosts(all: &[Seen], slurm_hosts: Option<&str>) -> Result<Vec<String>, hosts::HostsError> {
+fn named_hosts(all: &[ProcessWords], slurm_hosts: Option<&str>) -> Result<Vec<String>, hosts::HostsError> {
     let orte = value(all, "OMPI_MCA_orte_node_regex").map(str::to_owned);
     let orte = orte.or_else(|| all.iter().find_map(|seen| hosts::orte_regex(&seen.arguments)));
     if let Some(regex) = orte {
@@ -139,8 +139,8 @@ const HYDRA_FLAGS: [&str; 4] = [
 const HYDRA_VARIABLES: [&str; 2] = ["HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC"];
 
 /// The remote shell that the launcher uses. Words of other users are not taken: they are executed.
-fn shell(all: &[Seen]) -> Vec<String> {
-    let own: Vec<Seen> = all.iter().filter(|seen| seen.is_own).cloned().collect();
+fn shell(all: &[ProcessWords]) -> Vec<String> {
+    let own: Vec<ProcessWords> = all.iter().filter(|seen| seen.is_own).cloned().collect();
     let used = own.iter().find_map(|seen| hosts::remote_shell(&seen.arguments));
     if let Some((words, _)) = used {
         return words.to_vec();
@@ -165,7 +165,7 @@ fn shell(all: &[Seen]) -> Vec<String> {
 
 /// The job as a TARGET on its other machines: its name in PMIx, which the launcher gives to all of its processes, the
 /// address to which the proxies of Hydra connect, or its number and step in Slurm. `None` if there is none of these.
-fn target(all: &[Seen]) -> Option<String> {
+fn target(all: &[ProcessWords]) -> Option<String> {
     let rank = all.get(..1)?;
     let plain = |text: &str| {
         let is_plain = text.len() <= CHARACTERS_MAX && text.chars().all(|c| c.is_ascii_graphic());
@@ -186,7 +186,7 @@ fn target(all: &[Seen]) -> Option<String> {
     Some(step.map_or_else(|| format!("slurm:{job}"), |step| format!("slurm:{job}.{step}")))
 }
 
-fn value<'a>(all: &'a [Seen], name: &str) -> Option<&'a str> {
+fn value<'a>(all: &'a [ProcessWords], name: &str) -> Option<&'a str> {
     let lines = all.iter().flat_map(|seen| &seen.environment);
     let mut values = lines.filter_map(|line| {
         let value = line.strip_prefix(name)?.strip_prefix('=')?.trim();
@@ -203,21 +203,21 @@ fn short(host: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn seen(arguments: &str, environment: &str) -> Seen {
+    fn seen(arguments: &str, environment: &str) -> ProcessWords {
         let words = |text: &str| {
             text.split('|')
                 .filter(|word| !word.is_empty())
                 .map(str::to_owned)
                 .collect()
         };
-        Seen {
+        ProcessWords {
             arguments: words(arguments),
             environment: words(environment),
             is_own: true,
         }
     }
 
-    fn read(all: &[Seen]) -> Machines {
+    fn read(all: &[ProcessWords]) -> Machines {
         Machines::read(all, &["n1.site", "10.0.0.1", "localhost"].map(str::to_owned))
     }
 

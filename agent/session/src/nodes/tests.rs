@@ -268,7 +268,7 @@ fn a_node_that_was_started_is_reached_when_it_joins_and_one_that_is_refused_is_s
     };
     assert_eq!(
         said(&coordinator.take_start(2, &end, 51 * S)),
-        ["agents on 1 other machine by ssh, after 7 ms"]
+        ["agents on 1 other machine by ssh, after 8 ms"]
     );
     assert_eq!(said(&coordinator.tick(51 * S)), [""; 0]);
     coordinator.end("Ctrl-C", 52 * S);
@@ -351,6 +351,11 @@ fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itse
     assert!(!node.is_settled());
     assert_eq!(node.tick(71 * S), [NodeEffect::End(ORPHANED)]);
     assert!(node.is_settled(), "no answer is expected");
+    let mut other = NodeAgent::new(&message::Welcome::default(), 10 * S);
+    other.report(&numbers(9), nothing(), true, 11 * S);
+    assert!(!other.is_settled());
+    other.orphan();
+    assert!(other.is_settled());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
     exit::{CommandResult, Failure},
     nodes::{CarrierOrder, Helper, StartRequest, Ticket, start_carrier, start_starter},
     rulebook::{self, RuleBook},
-    session::{NodeRole, NodeSetup},
+    session::nodes::{NodeRole, NodeSetup},
 };
 
 /// How long a node waits for the coordinator's answer.
