@@ -98,7 +98,8 @@ fn a_job_of_slurm_is_found_by_its_number_and_changed_together_only_where_all_of_
 #[test]
 fn a_job_of_slurm_is_watched_on_all_of_its_nodes_by_srun() -> Outcome {
     let _machine = require!(shared: Root, Cc, OpenMpi, Slurm, Nodes);
-    let slurm = Slurm::start(&["node1", "node2"])?;
+    // Not the names of the other test: ranks of one machine share memory by these names and the number of the job.
+    let slurm = Slurm::start(&["node3", "node4"])?;
     let program = programs::mpi("count", Mpi::OpenMpi)?;
     let mut job = slurm.job((2, 2), &[], &program, |folder| with_folder(folder, Vec::new()))?;
     job.events("ready", 4, SOON)?;
@@ -111,7 +112,7 @@ fn a_job_of_slurm_is_watched_on_all_of_its_nodes_by_srun() -> Outcome {
     )?;
     agent
         .lines
-        .wait_for_line("4 ranks on 2 nodes (node1, node2)", SOON)?;
+        .wait_for_line("4 ranks on 2 nodes (node3, node4)", SOON)?;
     agent
         .lines
         .wait_for_line("agents on 1 other machine by srun", SOON)?;
@@ -122,6 +123,6 @@ fn a_job_of_slurm_is_watched_on_all_of_its_nodes_by_srun() -> Outcome {
     let hosts: Vec<&str> = each(&report["processes"])
         .filter_map(|process| process["host"].as_str())
         .collect();
-    assert_eq!(hosts, ["node1", "node1", "node2", "node2"], "{report}");
+    assert_eq!(hosts, ["node3", "node3", "node4", "node4"], "{report}");
     Ok(())
 }
