@@ -97,7 +97,9 @@ impl Bed {
         let child = command.stdin(Stdio::null()).spawn().context("unshare")?;
         self.machines.push(child);
         let up = self.folder.path().join(format!("{host}.up"));
-        wait_until("the machine", SOON, || Ok(up.exists()))
+        wait_until("the machine", SOON, || Ok(up.exists()))?;
+        let node = self.node(self.machines.len() - 1)?;
+        wait_until("sshd", SOON, || listens(node))
     }
 
     /// The process, by its number in this namespace, whose namespaces are those of a machine.
@@ -181,6 +183,16 @@ impl Drop for Bed {
             family::end(machine, std::time::Duration::ZERO);
         }
     }
+}
+
+/// Whether something listens at port 22 in the network of a process: state 0A, and the port as four digits.
+fn listens(node: u32) -> Outcome<bool> {
+    let sockets = fs::read_to_string(format!("/proc/{node}/net/tcp")).context("sockets of a machine")?;
+    let mut sockets = sockets.lines().map(|line| line.split_whitespace().skip(1));
+    Ok(sockets.any(|mut words| {
+        let (own, state) = (words.next(), words.nth(1));
+        own.is_some_and(|address| address.ends_with(":0016")) && state == Some("0A")
+    }))
 }
 
 fn run(line: &str) -> Outcome {
