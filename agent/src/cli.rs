@@ -160,6 +160,9 @@ pub enum Command {
         #[arg(long, num_args = 2)]
         server: Vec<std::path::PathBuf>,
     },
+    /// The process that starts agents on other machines; started by the agent itself, with its socket as standard input.
+    #[command(hide = true)]
+    Starter,
     /// The process that closes the probes of a session; started by the agent itself, with its socket as
     /// standard input.
     #[command(hide = true)]
@@ -180,7 +183,9 @@ Examples:
   Repair what the rules find, keep what helped; a verdict takes seconds to minutes:
     sudo tuneagent attach 8123 --apply --keep --duration 5min
   Count and time a function of the program, and write the report:
-    sudo tuneagent attach 8123 --probe solve --json report.json";
+    sudo tuneagent attach 8123 --probe solve --json report.json
+  All ranks of a job on several machines, which ssh or srun reaches:
+    sudo tuneagent attach 8123 --nodes all";
 
 const RUN_HELP: &str = "\
 The command runs as you and in your environment, with your terminal, input and output; messages of tuneagent go to standard error. \

@@ -149,8 +149,9 @@ commands: actuator cli control diagnostics exit hint http nodes output_name prio
 
 const JOB: &str = "
 clock:
+hosts:
 mpi:
-discover: mpi
+discover: hosts mpi
 os_metrics:
 pipes: discover
 place:

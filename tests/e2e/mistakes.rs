@@ -113,6 +113,8 @@ const MISTAKES: &str = "\
 2    attach PID --progress step => such as `step/nsteps` or `step/5000`
 2    attach PID --progress no_such_step/no_such_steps => no process has a numeric variable `no_such_step`
 2    attach PID --progress limit/9 => no process has a numeric variable `limit`; did you mean `limits`?
+2    attach PID --rules none --probe main --nodes b,n[1- => --nodes: 1 of 2 entries are no names of hosts, the first is `n[1-`
+2    attach PID --apply --nodes b => --apply and --nodes exclude each other
 2    attach PID --budget 5 => expected one such as 1% or 0.5%, or none
 1    set PID limits[2]=3.7 => expected an integer
 1    rule check load-imbalance --pid PID => does not apply to settings

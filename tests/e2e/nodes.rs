@@ -1,5 +1,5 @@
-//! A job on two machines, seen as one: calls and bytes of every rank, rules over all ranks, and what happens when an agent,
-//! the coordinator or the network fails.
+//! A job on two machines, seen as one: calls and bytes of every rank, rules over all ranks, agents that are started by ssh, and
+//! what happens when an agent, the coordinator or the network fails.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::bed::{Bed, HOSTS};
+use tuneagent_e2e::bed::{Bed, CLOSED, DENIED, HOSTS};
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
@@ -40,15 +40,31 @@ struct Watched {
 impl Watched {
     /// Attaches where rank 0 is, with join files of these names in the job's folder.
     fn start(files: &[&str], flags: &[&str]) -> Outcome<Watched> {
+        Watched::attach(Mpi::OpenMpi, |bed, job| {
+            let ready = job.events("ready", 4, SOON)?;
+            let files: Vec<String> = files.iter().map(|name| text(&job.file(name))).collect();
+            let files = files.iter().flat_map(|file| ["--join-file", file]);
+            let flags: Vec<&str> = flags.iter().copied().chain(files).collect();
+            Agent::attach_in_node(bed.node(0)?, &ready[0]["pid"].to_string(), &flags)
+        })
+    }
+
+    /// Attaches to the launcher, which starts agents on both machines.
+    fn of_launcher(mpi: Mpi, flags: &[&str]) -> Outcome<Watched> {
+        let watched = Watched::attach(mpi, |bed, job| {
+            job.events("ready", 4, SOON)?;
+            Agent::attach_in_node(bed.node(0)?, &bed.launcher(job)?.to_string(), flags)
+        })?;
+        watched.says("4 ranks on 2 nodes (bed-a, bed-b)")?;
+        watched.says("agents on 1 other machine by ")?;
+        Ok(watched)
+    }
+
+    fn attach(mpi: Mpi, attach: impl FnOnce(&Bed, &Job) -> Outcome<Agent>) -> Outcome<Watched> {
         let bed = Bed::start()?;
-        let program = programs::mpi("count", Mpi::OpenMpi)?;
-        let job = bed.job(&program, |folder| with_folder(folder, Vec::new()))?;
-        let ready = job.events("ready", 4, SOON)?;
-        let pid = ready[0]["pid"].to_string();
-        let files: Vec<String> = files.iter().map(|name| text(&job.file(name))).collect();
-        let files = files.iter().flat_map(|file| ["--join-file", file]);
-        let flags: Vec<&str> = flags.iter().copied().chain(files).collect();
-        let first = Agent::attach_in_node(bed.node(0)?, &pid, &flags)?;
+        let program = programs::mpi("count", mpi)?;
+        let job = bed.job(mpi, &program, |folder| with_folder(folder, Vec::new()))?;
+        let first = attach(&bed, &job)?;
         first.armed()?;
         Ok(Watched { bed, job, first })
     }
@@ -101,15 +117,12 @@ fn calls_bytes_and_rules_are_of_all_ranks_on_two_machines_and_ctrl_c_ends_both()
     let rule = folder.path().join("all-ranks.yaml");
     fs::write(&rule, ALL_RANKS)?;
     let rule = text(&rule);
-    let mut watched = Watched::start(&["b.join"], &["--rules", "none", &rule])?;
-    let mut second = watched.join("b.join", 1)?;
+    let mut watched = Watched::of_launcher(Mpi::OpenMpi, &["--rules", "none", &rule])?;
     watched.job.open("go")?;
     let tallies = watched.job.events("tally", 4, SOON)?;
     watched.says("4 ranks; longest computes rank")?;
     watched.first.signal_in_node("attach", Signal::INT)?;
     let report = watched.first.finish(SOON)?;
-    assert_eq!(second.wait(SOON)?, 0, "{}", second.lines.text());
-    assert_has!(second.lines.text(), "the coordinator has ended the session");
     let mut processes: Vec<&Value> = each(&report["processes"]).collect();
     processes.sort_by_key(|process| rank_of(process));
     assert_eq!(processes.len(), 4, "{report}");
@@ -169,4 +182,49 @@ fn a_killed_agent_a_cut_network_and_a_killed_coordinator_are_said_and_leave_the_
     watched.job.open("go")?;
     watched.job.events("tally", 4, SOON)?;
     watched.job.end(SOON)
+}
+
+#[test]
+fn a_job_of_mpich_is_watched_on_both_machines_and_a_killed_session_ends_the_agent_that_it_started() -> Outcome
+{
+    let _shared = require!(shared: Root, Cc, Mpich, Nodes);
+    let mut watched = Watched::of_launcher(Mpi::Mpich, &["--orphan", "10min"])?;
+    assert!(watched.bed.has_process(1, "tuneagent")?);
+    watched.first.signal_in_node("attach", Signal::KILL)?;
+    watched.first.wait(SOON)?;
+    (0..2).try_for_each(|machine| watched.is_clean(machine))
+}
+
+#[test]
+fn machines_that_cannot_be_reached_are_said_in_a_line_each_and_the_others_are_watched() -> Outcome {
+    let _shared = require!(shared: Root, Cc, OpenMpi, Nodes);
+    let nodes = format!("bed-a,{CLOSED},{DENIED},bed-nowhere,bed-b");
+    let mut watched = Watched::start(&[], &["--rules", "none", "--nodes", &nodes])?;
+    watched.says("4 ranks on 2 nodes (bed-a, bed-b)")?;
+    for line in [
+        "bed-closed: ssh: connect to host ",
+        "bed-denied: ssh: Permission denied (publickey)",
+        "bed-nowhere: ssh: Could not resolve hostname bed-nowhere",
+        "4 of 4 ranks are watched",
+    ] {
+        watched.says(line)?;
+    }
+    watched.job.open("go")?;
+    watched.job.events("tally", 4, SOON)?;
+    // The session ends with the program, on both machines.
+    watched.job.end(SOON)?;
+    let report = watched.first.finish(SOON)?;
+    assert_eq!(each(&report["processes"]).count(), 4, "{report}");
+    (0..2).try_for_each(|machine| watched.is_clean(machine))
+}
+
+#[test]
+fn a_rank_is_watched_here_with_a_line_that_says_where_the_others_are() -> Outcome {
+    let _shared = require!(shared: Root, Cc, OpenMpi, Nodes);
+    let mut watched = Watched::start(&[], &["--rules", "none"])?;
+    watched.says("note: the job is also on bed-b: --nodes all watches all of it")?;
+    watched.first.signal_in_node("attach", Signal::INT)?;
+    let report = watched.first.finish(SOON)?;
+    assert_eq!(each(&report["processes"]).count(), 2, "{report}");
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::slurm::Slurm;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, with_folder};
 use crate::promises::SET_BLOCK;
@@ -92,5 +92,37 @@ fn a_job_of_slurm_is_found_by_its_number_and_changed_together_only_where_all_of_
         assert_eq!(balance.is_null(), nodes > 1, "{report}");
         ends_well(job, 2 * nodes, if nodes > 1 { 64 } else { 512 })?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_job_of_slurm_is_watched_on_all_of_its_nodes_by_srun() -> Outcome {
+    let _machine = require!(shared: Root, Cc, OpenMpi, Slurm, Nodes);
+    // Not the names of the other test: ranks of one machine share memory by these names and the number of the job.
+    let slurm = Slurm::start(&["node3", "node4"])?;
+    let program = programs::mpi("count", Mpi::OpenMpi)?;
+    let mut job = slurm.job((2, 2), &[], &program, |folder| with_folder(folder, Vec::new()))?;
+    job.events("ready", 4, SOON)?;
+    let variable = slurm.variable();
+    let mut agent = Agent::attach_in_node_by(
+        slurm.node(0)?,
+        &["env", &variable],
+        "slurm:1",
+        &["--rules", "none"],
+    )?;
+    agent
+        .lines
+        .wait_for_line("4 ranks on 2 nodes (node3, node4)", SOON)?;
+    agent
+        .lines
+        .wait_for_line("agents on 1 other machine by srun", SOON)?;
+    job.open("go")?;
+    job.events("tally", 4, SOON)?;
+    job.end(SOON)?;
+    let report = agent.finish(SOON)?;
+    let hosts: Vec<&str> = each(&report["processes"])
+        .filter_map(|process| process["host"].as_str())
+        .collect();
+    assert_eq!(hosts, ["node3", "node3", "node4", "node4"], "{report}");
     Ok(())
 }

@@ -93,7 +93,14 @@ impl Agent {
     /// As `attach`, in the namespaces of the process `node`; `target` is the process number in that
     /// namespace.
     pub fn attach_in_node(node: u32, target: &str, flags: &[&str]) -> Outcome<Agent> {
-        Agent::attach_by(&enter(&node.to_string()), None, target, flags)
+        Agent::attach_in_node_by(node, &[], target, flags)
+    }
+
+    /// As `attach_in_node`; there the command `by` executes the agent.
+    pub fn attach_in_node_by(node: u32, by: &[&str], target: &str, flags: &[&str]) -> Outcome<Agent> {
+        let node = node.to_string();
+        let words = [&enter(&node)[..], by].concat();
+        Agent::attach_by(&words, None, target, flags)
     }
 
     fn attach_by(by: &[&str], state: Option<&Path>, target: &str, flags: &[&str]) -> Outcome<Agent> {

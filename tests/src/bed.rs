@@ -1,5 +1,5 @@
-//! Two machines on this one: namespaces with a network between them, and a launcher of MPI that starts ranks on both.
-//! Needs root.
+//! Two machines on this one: namespaces with a network between them and an sshd each, and launchers of MPI that start
+//! ranks on both. Needs root.
 //!
 //! Does not know the agent.
 
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::job::Job;
+use crate::job::{Job, Mpi};
 use crate::problem::Context;
 use crate::wait::{SOON, wait_until};
 use crate::{Outcome, family};
@@ -19,13 +19,16 @@ use crate::{Outcome, family};
 pub const HOSTS: [&str; 2] = ["bed-a", "bed-b"];
 const ADDRESSES: [&str; 2] = ["10.93.7.1", "10.93.7.2"];
 
-/// What a machine does: it carries out the lines that the launcher of the other one writes.
+/// Names that ssh is configured for, and that are no machines: nothing listens there, and no key is accepted there.
+pub const CLOSED: &str = "bed-closed";
+pub const DENIED: &str = "bed-denied";
+
+/// What a machine does: it is there for others by ssh.
 const MACHINE: &str = "\
 hostname \"$1\" && mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs tmpfs /dev/shm && ip link set lo up || exit 1
-mount --bind \"$2/hosts\" /etc/hosts || exit 1
-exec 3<>\"$2/$1.commands\"
+mount --bind \"$2/hosts\" /etc/hosts && mount -t tmpfs tmpfs /run && mkdir /run/sshd || exit 1
 echo up > \"$2/$1.up\"
-while read -r line <&3; do sh -c \"$line\" </dev/null >/dev/null 2>&1 & done";
+exec /usr/sbin/sshd -D -f \"$2/sshd_config\"";
 
 /// The machines. They and what runs there end on drop.
 pub struct Bed {
@@ -44,6 +47,7 @@ impl Bed {
             machines: Vec::new(),
             folder,
         };
+        bed.configure_ssh()?;
         for host in HOSTS {
             bed.start_machine(host)?;
         }
@@ -56,13 +60,35 @@ impl Bed {
             ))?;
             run(&format!("nsenter --net --target {node} ip link set eth0 up"))?;
         }
-        bed.write_remote_shell()?;
         Ok(bed)
+    }
+
+    /// One key is that of the machines, and of root.
+    fn configure_ssh(&self) -> Outcome {
+        let folder = self.folder.path().display();
+        // An empty word after -N: no passphrase.
+        run(&format!("ssh-keygen -q -t ed25519 -N  -f {folder}/key"))?;
+        let server = format!(
+            "HostKey {folder}/key\nAuthorizedKeysFile {folder}/key.pub\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n\
+             KbdInteractiveAuthentication no\nUsePAM no\nPidFile none\n"
+        );
+        let second = ADDRESSES[1];
+        let client = format!(
+            "Host {CLOSED}\n  HostName {second}\n  Port 23\nHost {DENIED}\n  HostName {second}\n  PubkeyAuthentication no\n\
+             Host *\n  User root\n  IdentityFile {folder}/key\n  IdentityAgent none\n  IdentitiesOnly yes\n  StrictHostKeyChecking no\n  \
+             UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+        );
+        // Hydra takes one word.
+        let shell = format!("#!/bin/sh\nexec ssh -F {folder}/ssh_config \"$@\"\n");
+        for (name, text) in [("sshd_config", server), ("ssh_config", client), ("shell", shell)] {
+            fs::write(self.folder.path().join(name), text)?;
+        }
+        let shell = self.folder.path().join("shell");
+        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).context(shell.display())
     }
 
     fn start_machine(&mut self, host: &str) -> Outcome {
         let folder = self.folder.path().to_string_lossy().into_owned();
-        run(&format!("mkfifo {folder}/{host}.commands"))?;
         let apart =
             "setpriv --pdeathsig KILL -- unshare --net --pid --fork --kill-child --mount --uts --ipc sh -c";
         let mut words = apart.split(' ');
@@ -71,18 +97,9 @@ impl Bed {
         let child = command.stdin(Stdio::null()).spawn().context("unshare")?;
         self.machines.push(child);
         let up = self.folder.path().join(format!("{host}.up"));
-        wait_until("the machine", SOON, || Ok(up.exists()))
-    }
-
-    /// Called as `ssh HOST COMMAND...`; the daemon that it starts there connects to the launcher.
-    fn write_remote_shell(&self) -> Outcome {
-        let shell = self.folder.path().join("remote-shell");
-        let folder = self.folder.path().display();
-        let text =
-            format!("#!/bin/sh\nhost=$1\nshift\nprintf '%s\\n' \"$*\" > \"{folder}/$host.commands\"\n");
-        fs::write(&shell, text)?;
-        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755))?;
-        Ok(())
+        wait_until("the machine", SOON, || Ok(up.exists()))?;
+        let node = self.node(self.machines.len() - 1)?;
+        wait_until("sshd", SOON, || listens(node))
     }
 
     /// The process, by its number in this namespace, whose namespaces are those of a machine.
@@ -93,22 +110,49 @@ impl Bed {
         Ok(first.ok_or("the machine has ended")?)
     }
 
-    /// Starts an Open MPI program with two ranks on each machine, from the first one.
-    pub fn job(&self, program: &Path, arguments: impl FnOnce(&Path) -> Vec<String>) -> Outcome<Job> {
-        let shell = self.folder.path().join("remote-shell");
+    /// Starts a program with two ranks on each machine, from the first one.
+    pub fn job(
+        &self,
+        mpi: Mpi,
+        program: &Path,
+        arguments: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Outcome<Job> {
+        let folder = self.folder.path().display();
         let network = format!("{}/24", ADDRESSES[0]);
         let [first, second] = HOSTS;
-        let words = format!(
-            "nsenter --all --target {} -- mpirun.openmpi --allow-run-as-root -np 4 --bind-to none --host {first}:2,{second}:2 \
-             --mca plm_rsh_agent {} --mca oob_tcp_if_include {network} --mca btl_tcp_if_include {network} --mca btl self,vader,tcp \
-             --mca pml ob1 --mca mpi_yield_when_idle 1 --mca orte_tmpdir_base {}",
-            self.node(0)?,
-            shell.display(),
-            // Process numbers are those of other beds, too.
-            self.folder.path().display()
-        );
-        let words = words.split_whitespace().map(str::to_owned).collect();
+        let (words, shell, further) = match mpi {
+            // Process numbers are those of other beds, too: hence a folder of its own.
+            Mpi::OpenMpi => (
+                "mpirun.openmpi --allow-run-as-root --bind-to none --mca plm_rsh_agent",
+                format!("ssh -F {folder}/ssh_config"),
+                format!(
+                    "--mca oob_tcp_if_include {network} --mca btl_tcp_if_include {network} --mca btl self,vader,tcp --mca pml ob1 \
+                     --mca mpi_yield_when_idle 1 --mca orte_tmpdir_base {folder} --host {first}:2,{second}:2"
+                ),
+            ),
+            Mpi::Mpich => (
+                "mpirun.mpich -launcher ssh -launcher-exec",
+                format!("{folder}/shell"),
+                format!("-hosts {first}:2,{second}:2"),
+            ),
+        };
+        let enter = format!("nsenter --all --target {} -- {words}", self.node(0)?);
+        let mut words: Vec<String> = enter.split(' ').map(str::to_owned).collect();
+        words.push(shell);
+        words.extend(further.split_whitespace().map(str::to_owned));
+        words.extend(["-n", "4"].map(str::to_owned));
         Job::by(words, program, arguments)
+    }
+
+    /// The number of a job's launcher on the first machine.
+    pub fn launcher(&self, job: &Job) -> Outcome<u32> {
+        let members = family::descendants(job.pid());
+        let inside = members.first().ok_or("the launcher has ended")?;
+        let status = fs::read_to_string(format!("/proc/{}/status", inside.pid))?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let last = numbers.and_then(|numbers| numbers.split_whitespace().last());
+        let number = last.ok_or("a process without a number")?;
+        number.parse().context(number)
     }
 
     /// Connects or cuts the network between the machines.
@@ -139,6 +183,16 @@ impl Drop for Bed {
             family::end(machine, std::time::Duration::ZERO);
         }
     }
+}
+
+/// Whether something listens at port 22 in the network of a process: state 0A, and the port as four digits.
+fn listens(node: u32) -> Outcome<bool> {
+    let sockets = fs::read_to_string(format!("/proc/{node}/net/tcp")).context("sockets of a machine")?;
+    let mut sockets = sockets.lines().map(|line| line.split_whitespace().skip(1));
+    Ok(sockets.any(|mut words| {
+        let (own, state) = (words.next(), words.nth(1));
+        own.is_some_and(|address| address.ends_with(":0016")) && state == Some("0A")
+    }))
 }
 
 fn run(line: &str) -> Outcome {

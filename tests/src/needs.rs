@@ -69,7 +69,8 @@ needs! {
     Tmux: "tmux (package tmux)" => finds("tmux");
     Slurm: "Slurm (packages slurm-wlm, munge)" =>
         ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds);
-    Nodes: "nats-server (package nats-server) and namespaces" => finds("nats-server") && crate::bed::Bed::start().is_ok();
+    Nodes: "nats-server and sshd (packages nats-server, openssh-server), and namespaces" =>
+        finds("nats-server") && finds("sshd") && crate::bed::Bed::start().is_ok();
     Quota: "control groups with a quota of CPU time, which root may make" =>
         crate::group::Group::with_quota(1.0).is_ok();
     Tasks: "control groups with a bound on processes, which root may make" =>

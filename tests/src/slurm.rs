@@ -173,7 +173,7 @@ impl Slurm {
     ) -> Outcome<Job> {
         let words = [
             "env".to_owned(),
-            format!("SLURM_CONF={}", self.file("slurm.conf")),
+            self.variable(),
             // The nodes are one machine, so they communicate through the loopback interface.
             "OMPI_MCA_pml=ob1".to_owned(),
             "OMPI_MCA_btl=self,vader,tcp".to_owned(),
@@ -194,6 +194,11 @@ impl Slurm {
         let daemon = self.daemons.get(2 + place).ok_or("no such node")?;
         let inside = family::descendants(daemon.id()).into_iter().next();
         Ok(inside.ok_or("the node has ended")?.pid)
+    }
+
+    /// The variable by which commands find this Slurm.
+    pub fn variable(&self) -> String {
+        format!("SLURM_CONF={}", self.file("slurm.conf"))
     }
 
     fn file(&self, name: &str) -> String {

@@ -5,6 +5,7 @@
 
 mod clock;
 mod discover;
+mod hosts;
 mod mpi;
 // Used as `os_metrics::reach`, `os_metrics::Shares`.
 pub mod os_metrics;
@@ -15,9 +16,10 @@ mod root;
 
 // The processes of the job.
 pub use discover::{
-    DiscoverError, Discovery, Job, Member, ProcessTable, TargetError, Variables, WatchedSite, end_time_s,
-    host, is_launcher, job_id, launcher_above, resolve as resolve_target, target_elsewhere,
+    DiscoverError, Discovery, Job, Machines, Member, ProcessTable, TargetError, Variables, WatchedSite,
+    end_time_s, host, is_launcher, job_id, launcher_above, resolve as resolve_target,
 };
+pub use hosts::{HOSTS_MAX, HostsError, NodeChoice};
 
 // Their MPI.
 pub use mpi::{Implementation, may_settle, rule as mpi_rule, world as mpi_world, world_size};

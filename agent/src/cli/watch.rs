@@ -37,6 +37,15 @@ pub struct AttachArgs {
     /// What is watched, and what is done with it
     #[command(flatten)]
     pub watch: WatchArgs,
+    /// Watch the job on this machine (here), on all of its machines (all), or also on those of a list: n[1-4],b. Agents are
+    /// started there by srun or ssh, as you, and end with the session. `all` is the default where TARGET is a launcher or
+    /// a Slurm job
+    #[arg(
+        long,
+        value_name = "here|all|LIST",
+        help_heading = "Other machines of the job"
+    )]
+    pub nodes: Option<String>,
     /// Write a file with which another machine joins this session: `tuneagent node join FILE` there, once for each
     /// file. Then the job is shown as one
     #[arg(
@@ -48,7 +57,7 @@ pub struct AttachArgs {
     pub join_file: Vec<PathBuf>,
     /// How long machines that have joined watch on when nothing arrives from this session: 500ms, 10s, 2min or 1h;
     /// a bare number is seconds
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, requires = "join_file", help_heading = "Other machines of the job")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, help_heading = "Other machines of the job")]
     pub orphan: Duration,
     /// Lines instead of the live view
     #[arg(long, help_heading = "Session")]

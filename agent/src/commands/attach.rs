@@ -8,30 +8,35 @@ use std::time::Duration;
 use job::os_metrics::Sampler;
 use job::{Discovery, Job, Member, ProcessTable, job_id};
 use probe::has_regions;
-use probe::kernel::{self, Closer, KernelError};
+use probe::kernel::{self, Closer};
 use profile::format::plural;
 use profile::progress::ProgressSource;
 use profile::streams::StageFunctions;
 use profile::{Baseline, ProcessView, Rates, Snapshot, SpeedupHint};
 use report::{Reference, view};
-use rustix::process::geteuid;
 use session::request::Settings;
 use tuner::foreign;
 
-use super::{contract, node::join, probe_access::ProbeAccess, target};
+use super::{
+    contract,
+    node::{join, machines},
+    probe_access::{ProbeAccess, missing_rights, why_no_probes, without_probes},
+    target,
+};
 use crate::{
     actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
     control::Control,
     exit::{CommandResult, Failure, unreadable},
-    hint::{as_root, as_root_again, quote},
-    nodes::{Carrier, Ticket},
+    hint::{as_root, quote},
+    nodes::Ticket,
     output_name::refuse_shared,
     priority::{self, RealTimeClass},
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
-        NodeRole, Options, Session,
+        Options, Session,
+        nodes::{NodeRole, NodeSetup},
         outputs::{Addresses, Exports, Outputs},
     },
 };
@@ -77,8 +82,10 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
     let loads_itself = missing.is_empty() && loader.service().is_none();
     let refusal = loads_itself.then(kernel::refusal).flatten();
     let can_probe = missing.is_empty() && refusal.is_none();
+    let mut why_none = why_no_probes(&missing, refusal.as_ref()).into_iter();
+    let cannot_probe = why_none.next();
     let joined = ticket
-        .map(|ticket| join::Joined::begin(ticket, &job))
+        .map(|ticket| join::Joined::begin(ticket, &job, cannot_probe.clone()))
         .transpose()?;
     let mut rules = match &joined {
         Some(joined) => joined.rules(&mut args.watch)?,
@@ -102,16 +109,16 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
     let mut notes: Vec<String> = writer.into_iter().chain(notes_on(&job, &targets)).collect();
     let has_no_contract = compared.contract.is_some() && !has_mpi && args.watch.stages.is_empty();
     notes.extend(has_no_contract.then(|| NO_CONTRACT.to_owned()));
-    let all = match &refusal {
-        None => (!missing.is_empty()).then(|| missing_rights(&missing)),
-        Some(refusal) => Some(without_probes(refusal)),
+    notes.extend(why_none);
+    let chosen = match &joined {
+        Some(_) => None,
+        None => machines::choose(&args, &job, &targets, &mut notes)?,
     };
-    let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
-    let cannot_probe = lines.next();
-    notes.extend(lines);
-    let nodes = join::role(joined, &args, (&job, &mut rules), can_probe, &mut notes)?;
+    let nodes = join::setup((joined, chosen), &args, (&job, &mut rules), can_probe, &mut notes)?;
     let options = Options {
-        is_node: matches!(&nodes, Some((NodeRole::Node(_), _))),
+        is_node: nodes
+            .as_ref()
+            .is_some_and(|nodes| matches!(nodes.role, NodeRole::Node(_))),
         notes,
         is_locked,
         typed,
@@ -231,7 +238,7 @@ pub(super) struct Watched {
     /// Until the first numbers exist.
     pub(super) real_time: Option<RealTimeClass>,
     /// `None` on one machine.
-    pub(super) nodes: Option<(NodeRole, Carrier)>,
+    pub(super) nodes: Option<NodeSetup>,
 }
 
 impl Watched {
@@ -458,26 +465,6 @@ fn no_mpi(job: &Job) -> Failure {
          {unread}To count calls of its own functions: {}",
         as_root(&format!("attach {pid} --probe FUNCTION")),
     ))
-}
-
-/// Why there are no probes on this kernel, and how to get details.
-fn without_probes(refusal: &KernelError) -> String {
-    format!("there are no probes: {refusal}\nwhat works on this machine: tuneagent doctor")
-}
-
-/// The missing rights, and the commands to get them. If root lacks them, no command of ours can help.
-fn missing_rights(missing: &[&str]) -> String {
-    let missing = missing.join(", ");
-    if geteuid().is_root() {
-        return format!(
-            "probes need {missing}, which root lacks here: a container has what it was started with (docker run --cap-add)"
-        );
-    }
-    format!(
-        "probes need {missing}, which this process does not have\nwith them: {}\nor once, for your own programs: {}",
-        as_root_again(),
-        rights::give_command(),
-    )
 }
 
 /// The missing rights, the command to get them, and what /proc alone shows.

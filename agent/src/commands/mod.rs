@@ -49,6 +49,7 @@ pub fn run(cli: Cli) -> CommandResult {
     | Command::Actuator { .. }
     | Command::StandIn { .. }
     | Command::Carrier { .. }
+    | Command::Starter
     | Command::Closer = cli.command
     {
         priority::leave_real_time();
@@ -86,8 +87,9 @@ pub fn run(cli: Cli) -> CommandResult {
             .map_err(Failure::not_there),
         Command::Carrier { server } => match server.as_slice() {
             [program, configuration] => Err(Failure::no(nodes::run_server(program, configuration))),
-            _ => nodes::serve().map(|()| Code::Done),
+            _ => nodes::serve_carrier().map(|()| Code::Done),
         },
+        Command::Starter => nodes::serve_starter().map(|()| Code::Done),
         Command::Closer => {
             rights::only_close().map_err(Failure::not_permitted)?;
             kernel::serve_closer().map(|()| Code::Done).map_err(Failure::no)

@@ -1,8 +1,9 @@
 //! How a session gets its probes: by its own rights, by those of the node's service, or not at all.
 
-use probe::kernel::{LinkChoice, ProbeLoader, Service, ServiceError, ServiceRefusal};
+use probe::kernel::{KernelError, LinkChoice, ProbeLoader, Service, ServiceError, ServiceRefusal};
+use rustix::process::geteuid;
 
-use crate::{cli::VERSION, exit::Failure, rights, service};
+use crate::{cli::VERSION, exit::Failure, hint::as_root_again, rights, service};
 
 pub(super) struct ProbeAccess {
     pub(super) loader: ProbeLoader,
@@ -49,4 +50,36 @@ impl ProbeAccess {
             }
         }
     }
+}
+
+/// Why there are no probes on this kernel, and how to get details.
+pub(super) fn without_probes(refusal: &KernelError) -> String {
+    format!("there are no probes: {refusal}\nwhat works on this machine: tuneagent doctor")
+}
+
+/// Why nothing can be probed, in lines; none if it can.
+pub(super) fn why_no_probes(missing: &[&str], refusal: Option<&KernelError>) -> Vec<String> {
+    let all = match refusal {
+        None => (!missing.is_empty()).then(|| missing_rights(missing)),
+        Some(refusal) => Some(without_probes(refusal)),
+    };
+    all.iter()
+        .flat_map(|all| all.lines())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The missing rights, and the commands to get them. If root lacks them, no command of ours can help.
+pub(super) fn missing_rights(missing: &[&str]) -> String {
+    let missing = missing.join(", ");
+    if geteuid().is_root() {
+        return format!(
+            "probes need {missing}, which root lacks here: a container has what it was started with (docker run --cap-add)"
+        );
+    }
+    format!(
+        "probes need {missing}, which this process does not have\nwith them: {}\nor once, for your own programs: {}",
+        as_root_again(),
+        rights::give_command(),
+    )
 }

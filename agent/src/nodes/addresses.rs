@@ -6,7 +6,7 @@ use std::{fs, net::Ipv4Addr};
 const ADDRESSES_MAX: usize = 16;
 
 /// The IPv4 addresses of this machine, without those that only it can reach.
-pub(super) fn own() -> Vec<Ipv4Addr> {
+pub(crate) fn own() -> Vec<Ipv4Addr> {
     parse(&fs::read_to_string("/proc/net/fib_trie").unwrap_or_default())
 }
 

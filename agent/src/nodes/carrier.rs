@@ -4,22 +4,18 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{fs::OpenOptionsExt, net::UnixStream, process::CommandExt},
-    },
+    io::{self, Write},
+    os::unix::{fs::OpenOptionsExt, net::UnixStream},
     path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
-use session::nodes::message::MESSAGE_MAX;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
-    addresses, certificates,
+    addresses,
+    certificates::{self, Credential},
+    helper::{self, CONTROL, HEAD_BYTES, Helper, framed, parsed},
     nats::{Connection, NatsError, Server},
     ticket::Ticket,
 };
@@ -29,19 +25,14 @@ use crate::{
     rights::{self, ProgramPart},
 };
 
-/// Instead of a node's number: the message is from or for the carrier itself.
-pub(super) const CONTROL: u32 = u32::MAX;
-/// Bytes before a message: its length and its node.
-pub(super) const HEAD_BYTES: usize = 8;
-/// How long the carrier may take to begin.
-const BEGIN_WAIT: Duration = Duration::from_secs(30);
-
 /// What the carrier is for.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum CarrierOrder {
-    /// Start a server, and write a ticket into each of these files.
+    /// Start a server, write a ticket into each of these files, and return further ones.
     Coordinate {
         files: Vec<PathBuf>,
+        /// How many tickets are returned.
+        further: u32,
         /// What the tickets say; addresses and credentials are added.
         ticket: Ticket,
     },
@@ -49,99 +40,30 @@ pub(crate) enum CarrierOrder {
     Join(Ticket),
 }
 
-/// The process, as a session sees it.
-pub(crate) struct Carrier {
-    pub(super) child: Child,
-    pub(super) stream: UnixStream,
-}
-
-impl Carrier {
-    /// Starts the carrier; returns once messages can travel.
-    pub(crate) fn start(order: &CarrierOrder) -> Result<Carrier, Failure> {
-        let (ours, theirs) = UnixStream::pair().map_err(Failure::no)?;
-        ours.set_read_timeout(Some(BEGIN_WAIT)).map_err(Failure::no)?;
-        let child = Command::new("/proc/self/exe")
-            .arg("carrier")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            // No certificates but our own count: those of the system need not be read.
-            .env("SSL_CERT_FILE", "/dev/null")
-            .env_remove("SSL_CERT_DIR")
-            // Ctrl-C on the terminal must not reach it: the last messages are still to be carried.
-            .process_group(0)
-            .spawn()
-            .map_err(Failure::no)?;
-        let mut carrier = Carrier { child, stream: ours };
-        let order = serde_json::to_vec(order).map_err(Failure::no)?;
-        carrier.send(CONTROL, &order).map_err(Failure::no)?;
-        match carrier.receive() {
-            Ok((CONTROL, answer)) if answer.is_empty() => Ok(carrier),
-            Ok((_, answer)) => Err(Failure::not_there(String::from_utf8_lossy(&answer).into_owned())),
-            Err(error) => Err(Failure::no(format!(
-                "the process that carries messages between nodes did not begin: {error}"
-            ))),
-        }
-    }
-
-    /// Sets the message that is sent for a node when this process has ended, in whatever way.
-    pub(crate) fn set_last(&mut self, message: &[u8]) -> io::Result<()> {
-        self.send(CONTROL, message)
-    }
-
-    /// Sends a message before the session's loop runs.
-    pub(crate) fn send(&mut self, node: u32, message: &[u8]) -> io::Result<()> {
-        self.stream.write_all(&framed(node, message))
-    }
-
-    /// Waits for the next message before the session's loop runs.
-    pub(crate) fn receive(&mut self) -> io::Result<(u32, Vec<u8>)> {
-        receive(&mut self.stream)
-    }
-}
-
-fn receive(stream: &mut UnixStream) -> io::Result<(u32, Vec<u8>)> {
-    let mut head = [0; HEAD_BYTES];
-    stream.read_exact(&mut head)?;
-    let (length, node) = parsed(head)?;
-    let mut message = vec![0; length];
-    stream.read_exact(&mut message)?;
-    Ok((node, message))
-}
-
-pub(super) fn framed(node: u32, message: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-    [&length.to_le_bytes(), &node.to_le_bytes(), message].concat()
-}
-
-/// The length and the node of a message.
-pub(super) fn parsed(head: [u8; HEAD_BYTES]) -> io::Result<(usize, u32)> {
-    let [a, b, c, d, rest @ ..] = head;
-    let length = u32::from_le_bytes([a, b, c, d]) as usize;
-    match length > MESSAGE_MAX {
-        true => Err(io::ErrorKind::InvalidData.into()),
-        false => Ok((length, u32::from_le_bytes(rest))),
-    }
+/// Starts the carrier; returns once messages can travel. The tickets are the further ones.
+pub(crate) fn start_carrier(order: &CarrierOrder) -> Result<(Helper, Vec<Ticket>), Failure> {
+    let mut command = Helper::command("carrier");
+    // No certificates but our own count: those of the system need not be read.
+    command
+        .env("SSL_CERT_FILE", "/dev/null")
+        .env_remove("SSL_CERT_DIR");
+    Helper::start(command, order)
 }
 
 /// The main function of the carrier's process, with the session's socket as standard input. It reports to the session why
 /// it cannot begin.
-pub(crate) fn serve() -> Result<(), Failure> {
-    let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(Failure::no)?;
-    let mut stream = UnixStream::from(stdin);
-    let (_, order) = receive(&mut stream).map_err(Failure::no)?;
-    let order: CarrierOrder = serde_json::from_slice(&order).map_err(Failure::no)?;
+pub(crate) fn serve_carrier() -> Result<(), Failure> {
+    let (mut stream, order): (UnixStream, CarrierOrder) = helper::order()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::no)?;
     match runtime.block_on(Open::begin(order)) {
-        Ok(open) => {
-            stream.write_all(&framed(CONTROL, &[])).map_err(Failure::no)?;
+        Ok((open, further)) => {
+            helper::answer(&mut stream, &Ok(further))?;
             runtime.block_on(open.carry(stream)).map_err(Failure::no)
         }
-        Err(error) => stream
-            .write_all(&framed(CONTROL, error.to_string().as_bytes()))
-            .map_err(Failure::no),
+        Err(error) => helper::answer::<Vec<Ticket>>(&mut stream, &Err(error.to_string())),
     }
 }
 
@@ -201,58 +123,68 @@ impl Drop for JoinFiles {
 }
 
 impl Open {
-    async fn begin(order: CarrierOrder) -> Result<Open, BeginError> {
+    async fn begin(order: CarrierOrder) -> Result<(Open, Vec<Ticket>), BeginError> {
         match order {
             CarrierOrder::Join(ticket) => {
                 rights::keep_only(ProgramPart::Carrier)?;
                 let subject = format!("down.{}", ticket.node);
-                Ok(Open {
+                let open = Open {
                     connection: Connection::open(&ticket.addresses, &ticket.credential, &subject).await?,
                     node: Some(ticket.node),
                     server: None,
                     last: None,
                     _files: JoinFiles::default(),
-                })
+                };
+                Ok((open, Vec::new()))
             }
-            CarrierOrder::Coordinate { files, ticket } => Open::coordinate(files, ticket).await,
+            CarrierOrder::Coordinate {
+                files,
+                further,
+                ticket,
+            } => Open::coordinate(files, further, ticket).await,
         }
     }
 
-    async fn coordinate(files: Vec<PathBuf>, ticket: Ticket) -> Result<Open, BeginError> {
+    async fn coordinate(
+        files: Vec<PathBuf>,
+        further: u32,
+        ticket: Ticket,
+    ) -> Result<(Open, Vec<Ticket>), BeginError> {
         let mut created = JoinFiles::create(files)?;
         rights::keep_only(ProgramPart::Carrier)?;
         let own: Vec<String> = addresses::own().iter().map(ToString::to_string).collect();
         let mut names = own.clone();
         names.extend(["127.0.0.1".to_owned(), ticket.host.clone()]);
         let nodes = u32::try_from(created.0.len()).unwrap_or(u32::MAX);
-        let certificates = certificates::make(names, nodes)?;
+        let certificates = certificates::make(names, nodes.saturating_add(further))?;
         let server = Server::start(&certificates)?;
         let port = server.port;
         let local = [format!("127.0.0.1:{port}")];
         let connection = Connection::open(&local, &certificates.coordinator, "up.*").await?;
         let reached: Vec<String> = own.iter().map(|address| format!("{address}:{port}")).collect();
-        let credentials = certificates.nodes.into_iter();
-        for (((path, file), credential), node) in created.0.iter_mut().zip(credentials).zip(1..) {
-            let ticket = Ticket {
-                addresses: reached.clone(),
-                node,
-                credential,
-                ..ticket.clone()
-            };
-            let text = serde_json::to_string_pretty(&ticket)? + "\n";
-            file.write_all(text.as_bytes())
+        let filled = |(node, credential): (u32, Credential)| Ticket {
+            addresses: reached.clone(),
+            node,
+            credential,
+            ..ticket.clone()
+        };
+        let mut tickets = (1..).zip(certificates.nodes).map(filled);
+        for ((path, file), ticket) in created.0.iter_mut().zip(tickets.by_ref()) {
+            file.write_all(ticket.line()?.as_bytes())
                 .map_err(|source| BeginError::File {
                     path: path.clone(),
                     source,
                 })?;
         }
-        Ok(Open {
+        let further = tickets.collect();
+        let open = Open {
             connection,
             node: None,
             server: Some(server),
             last: None,
             _files: created,
-        })
+        };
+        Ok((open, further))
     }
 
     /// Carries messages until the session closes its end.
@@ -334,13 +266,5 @@ mod tests {
             (new.exists(), fs::read(&old).unwrap().as_slice()),
             (false, &b"mine"[..])
         );
-    }
-
-    #[test]
-    fn a_message_that_is_too_long_is_not_read() {
-        let head = |length: u32| [length.to_le_bytes(), 7u32.to_le_bytes()].concat();
-        let of = |length| parsed(head(length).try_into().unwrap());
-        assert_eq!(of(5).unwrap(), (5, 7));
-        assert!(of(MESSAGE_MAX as u32 + 1).is_err());
     }
 }

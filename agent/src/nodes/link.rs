@@ -1,18 +1,21 @@
-//! The session's end of the carrier's socket, in its event loop.
+//! The session's end of the socket of a helper, in its event loop.
 
 use std::{io, time::Duration};
 
 use rustix::process::Pid;
+use session::nodes::StartEnd;
 use tokio::{io::Interest, net::UnixStream};
 
-use super::carrier::{CONTROL, Carrier, HEAD_BYTES, framed, parsed};
+use super::helper::{CONTROL, HEAD_BYTES, Helper, framed, parsed};
 
 /// Bytes that wait to be written; messages beyond are lost, which is said once. Reports are sent again.
 const OUTBOX_MAX: usize = 16 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-pub(crate) struct CarrierLink {
+pub(crate) struct HelperLink {
+    /// What the helper does, for messages.
+    does: &'static str,
     stream: UnixStream,
     child: std::process::Child,
     inbox: Vec<u8>,
@@ -21,26 +24,29 @@ pub(crate) struct CarrierLink {
     loss: Option<String>,
     /// That messages were lost was said.
     has_lost: bool,
-    /// The carrier has ended.
+    /// The helper has ended.
     is_over: bool,
 }
 
-/// What the carrier passes on.
+/// What a helper passes on.
 #[derive(Debug)]
 pub(crate) enum Carried {
     /// A message of this node.
     Message(u32, Vec<u8>),
+    /// The process that started the agent of this node has ended.
+    StartEnded(u32, StartEnd),
     /// A line for the user.
     Note(String),
 }
 
-impl CarrierLink {
+impl HelperLink {
     /// Must be called inside the tokio runtime.
-    pub(crate) fn new(carrier: Carrier) -> io::Result<CarrierLink> {
-        carrier.stream.set_nonblocking(true)?;
-        Ok(CarrierLink {
-            stream: UnixStream::from_std(carrier.stream)?,
-            child: carrier.child,
+    pub(crate) fn new(helper: Helper, does: &'static str) -> io::Result<HelperLink> {
+        helper.stream.set_nonblocking(true)?;
+        Ok(HelperLink {
+            does,
+            stream: UnixStream::from_std(helper.stream)?,
+            child: helper.child,
             inbox: Vec::new(),
             outbox: Vec::new(),
             loss: None,
@@ -68,8 +74,7 @@ impl CarrierLink {
             let ready = self.stream.ready(interest).await;
             if ready.is_err() || !self.read() {
                 self.is_over = true;
-                let text = "the process that carries messages between nodes has ended";
-                return Carried::Note(text.to_owned());
+                return Carried::Note(format!("the process that {} has ended", self.does));
             }
             self.flush();
         }
@@ -79,9 +84,11 @@ impl CarrierLink {
     pub(crate) fn send(&mut self, node: u32, message: &[u8]) {
         if self.outbox.len() + message.len() > OUTBOX_MAX {
             if !std::mem::replace(&mut self.has_lost, true) {
-                let text =
-                    "messages to other machines are lost: the process that carries them does not take them";
-                self.loss = Some(text.to_owned());
+                let text = format!(
+                    "messages are lost: the process that {} does not take them",
+                    self.does
+                );
+                self.loss = Some(text);
             }
             return;
         }
@@ -121,7 +128,7 @@ impl CarrierLink {
         })
     }
 
-    /// Reads what is there; false if the carrier has ended.
+    /// Reads what is there; false if the helper has ended.
     fn read(&mut self) -> bool {
         let mut bytes = vec![0; READ_BYTES];
         match self.stream.try_read(&mut bytes) {

@@ -136,6 +136,11 @@ pub(crate) fn run_server(program: &Path, configuration: &Path) -> io::Error {
     Command::new(program).arg("--config").arg(configuration).exec()
 }
 
+/// Whether a private server can be started here.
+pub(crate) fn has_server() -> bool {
+    program().is_some()
+}
+
 fn program() -> Option<PathBuf> {
     let beside = env::current_exe().ok();
     let beside = beside.and_then(|own| Some(own.parent()?.to_owned()));

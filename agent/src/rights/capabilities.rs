@@ -198,6 +198,23 @@ pub(crate) fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     Ok(set_no_new_privs(true)?)
 }
 
+/// For the process that starts ssh and srun: the rights of its user, and no capability that this program was lent. What
+/// it executes may get rights as usual, as the helper of ssh for keys of the host does. Root stays root.
+pub(crate) fn only_start_programs() -> Result<(), RightsError> {
+    clear_ambient_capability_set()?;
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    Ok(set_capabilities(
+        None,
+        CapabilitySets {
+            permitted: CapabilitySet::empty(),
+            effective: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        },
+    )?)
+}
+
 /// The capabilities that a process passes to every program that it executes (ambient), as a mask.
 pub(crate) fn handed_on_by(pid: i32) -> std::io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;

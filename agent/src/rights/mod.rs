@@ -6,7 +6,7 @@ mod filter;
 
 pub(crate) use capabilities::{
     Need, ProgramPart, begin, caller, capabilities, give_command, give_command_of_root, handed_on_by, held,
-    is_lent, keep_only, missing_to_probe,
+    is_lent, keep_only, missing_to_probe, only_start_programs,
 };
 
 /// Restricts this process to reading: keeps only the watcher's capabilities, and the system calls that

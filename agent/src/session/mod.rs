@@ -2,6 +2,7 @@
 //! through a [`profile::Snapshot`].
 
 pub(crate) mod actuator_queue;
+pub(crate) mod nodes;
 pub(crate) mod outputs;
 
 mod actuation;
@@ -12,7 +13,6 @@ mod ends;
 mod events;
 mod found;
 mod measuring;
-mod nodes;
 mod options;
 mod orders;
 mod partial_sums;
@@ -52,7 +52,7 @@ use self::{
     target::WatchedJob,
     views::Views,
 };
-pub(crate) use self::{nodes::NodeRole, nodes::Peers, options::Options, options::Started, views::job_view};
+pub(crate) use self::{nodes::Peers, options::Options, options::Started, views::job_view};
 use crate::{
     actuator::Actuator,
     exit::{CommandResult, Failure},

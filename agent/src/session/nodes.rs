@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use job::monotonic_ns;
 use profile::{NodeNumbers, Snapshot};
-use session::nodes::{Coordinator, CoordinatorEffect, NodeAgent, NodeEffect};
+use session::nodes::{Coordinator, CoordinatorEffect, NodeAgent, NodeEffect, StartEnd};
 
 use super::{measuring::Context, screen::Screen, target::WatchedJob};
 use crate::{
     control::Control,
-    nodes::{Carried, Carrier, CarrierLink},
+    nodes::{Carried, Helper, HelperLink, StartRequest},
     rulebook::{Act, RuleBook},
 };
 
@@ -19,29 +19,49 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// How long the end waits until the carrier has sent the last messages.
 const CARRIED_WAIT: Duration = Duration::from_secs(2);
 
+/// Why a session ends whose standard input was that of the coordinator's starter.
+pub(super) const STARTER_ENDED: &str = "the session that started this one has ended";
+
 /// What a session is in a job on several machines.
 pub(crate) enum NodeRole {
     Coordinator(Box<Coordinator>),
     Node(Box<NodeAgent>),
 }
 
+/// A session's part in a job on several machines, before its loop runs.
+pub(crate) struct NodeSetup {
+    pub(crate) role: NodeRole,
+    pub(crate) carrier: Helper,
+    /// Starts agents on other machines.
+    pub(crate) starter: Option<Helper>,
+    /// The session ends when its standard input does.
+    pub(crate) ends_with_input: bool,
+}
+
 /// Who talks to a session: its users, and the other machines of the job.
-pub(crate) type Peers = (Option<Control>, Option<(NodeRole, Carrier)>);
+pub(crate) type Peers = (Option<Control>, Option<NodeSetup>);
 
 /// The role, and the way to the other machines.
 pub(super) struct Nodes {
     role: NodeRole,
-    link: CarrierLink,
+    link: HelperLink,
+    starter: Option<HelperLink>,
+    pub(super) ends_with_input: bool,
     /// A node has joined, and its job was not shown yet.
     has_joined: bool,
 }
 
 impl Nodes {
     /// Must be called inside the tokio runtime.
-    pub(super) fn new((role, carrier): (NodeRole, Carrier)) -> std::io::Result<Nodes> {
+    pub(super) fn new(setup: NodeSetup) -> std::io::Result<Nodes> {
+        let starter = setup
+            .starter
+            .map(|starter| HelperLink::new(starter, "starts agents on other machines"));
         Ok(Nodes {
-            role,
-            link: CarrierLink::new(carrier)?,
+            role: setup.role,
+            link: HelperLink::new(setup.carrier, "carries messages between nodes")?,
+            starter: starter.transpose()?,
+            ends_with_input: setup.ends_with_input,
             has_joined: false,
         })
     }
@@ -59,14 +79,21 @@ impl Nodes {
         carried: Carried,
         (rules, screen): (&mut RuleBook, &mut Screen),
     ) -> Option<&'static str> {
+        let now_ns = monotonic_ns();
         let (of, message) = match carried {
             Carried::Message(of, message) => (of, message),
+            Carried::StartEnded(of, end) => {
+                if let NodeRole::Coordinator(coordinator) = &mut self.role {
+                    let effects = coordinator.take_start(of, &end, now_ns);
+                    self.coordinate(effects, screen);
+                }
+                return None;
+            }
             Carried::Note(text) => {
                 screen.say_when(&text);
                 return None;
             }
         };
-        let now_ns = monotonic_ns();
         match &mut self.role {
             NodeRole::Coordinator(coordinator) => {
                 let effects = coordinator.take(of, &message, now_ns);
@@ -86,7 +113,15 @@ impl Nodes {
                 CoordinatorEffect::Send(node, message) => self.link.send(node, &message),
                 CoordinatorEffect::Say(text) => screen.say_when(&text),
                 CoordinatorEffect::Joined => self.has_joined = true,
+                CoordinatorEffect::Begin(node) => self.request(node, StartRequest::Begin),
+                CoordinatorEffect::Stop(node) => self.request(node, StartRequest::Stop),
             }
+        }
+    }
+
+    fn request(&mut self, node: u32, request: StartRequest) {
+        if let Some(starter) = &mut self.starter {
+            starter.send(node, &request.encode());
         }
     }
 
@@ -143,8 +178,25 @@ pub(super) fn is_due(target: &WatchedJob) -> bool {
 /// The next message of another machine; never completes on one machine.
 pub(super) async fn next_carried(nodes: &mut Option<Nodes>) -> Carried {
     match nodes {
-        Some(nodes) => nodes.link.next().await,
+        Some(nodes) => tokio::select! {
+            carried = nodes.link.next() => carried,
+            carried = next_of_starter(&mut nodes.starter) => carried,
+        },
         None => std::future::pending().await,
+    }
+}
+
+/// What the starter passes on next; never completes where there is none.
+async fn next_of_starter(starter: &mut Option<HelperLink>) -> Carried {
+    let Some(starter) = starter else {
+        return std::future::pending().await;
+    };
+    match starter.next().await {
+        Carried::Message(node, message) => match serde_json::from_slice::<StartEnd>(&message) {
+            Ok(end) => Carried::StartEnded(node, end),
+            Err(error) => Carried::Note(format!("a message of the starter is broken: {error}")),
+        },
+        other => other,
     }
 }
 
@@ -196,10 +248,12 @@ pub(super) async fn end(
     reason: &str,
 ) {
     let Some(nodes) = &mut target.nodes else { return };
-    let NodeRole::Coordinator(coordinator) = &mut nodes.role else {
-        return;
+    let coordinator = match &mut nodes.role {
+        NodeRole::Coordinator(coordinator) => coordinator,
+        NodeRole::Node(node) if reason == STARTER_ENDED => return node.orphan(),
+        NodeRole::Node(_) => return,
     };
-    let effects = coordinator.end(reason);
+    let effects = coordinator.end(reason, monotonic_ns());
     nodes.coordinate(effects, screen);
     if !nodes.settle((rules, screen)).await {
         screen.say_when("not every node has sent its last numbers: those shown are the last that arrived");
@@ -218,5 +272,11 @@ pub(super) async fn finish(
     if matches!(nodes.role, NodeRole::Node(_)) {
         nodes.settle((rules, screen)).await;
     }
-    nodes.link.finish(CARRIED_WAIT).await;
+    // What the starter has started ends by itself now.
+    let started = async {
+        if let Some(starter) = nodes.starter {
+            starter.finish(CARRIED_WAIT).await;
+        }
+    };
+    tokio::join!(nodes.link.finish(CARRIED_WAIT), started);
 }

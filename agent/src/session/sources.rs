@@ -25,7 +25,7 @@ use super::{
     intake::Expected,
     measuring::Measuring,
     members,
-    nodes::{Nodes, next_carried},
+    nodes::{Nodes, STARTER_ENDED, next_carried},
     screen::next_input,
     signals::Signals,
     target::WatchedJob,
@@ -121,8 +121,8 @@ pub(super) struct Sources {
     hits: Option<Readable>,
     closed: Option<Readable>,
     family_events: Option<Readable>,
-    /// The parent process holds the other end open as long as the command runs.
-    over: Option<Readable>,
+    /// Standard input, where its end is that of the session, and what that means.
+    over: Option<(Readable, &'static str)>,
     /// Readable once the actuator has ended.
     actuator: Option<Readable>,
     /// The node's service, if the probes are its own.
@@ -158,6 +158,13 @@ impl Sources {
         let service = waited(service.map(Service::stream))?.zip(service.cloned());
         let (requesting, requested) = mpsc::channel::<PendingRequest>(REQUESTS_MAX);
         let stdin = io::stdin();
+        let is_started_by_session = target.nodes.as_ref().is_some_and(|nodes| nodes.ends_with_input);
+        // The parent process holds the other end open as long as the command runs, and the starter as long as the
+        // coordinator's session does.
+        let over = match target.family_events.is_some() {
+            true => Some("the command has ended"),
+            false => is_started_by_session.then_some(STARTER_ENDED),
+        };
         Ok(Sources {
             signals,
             ends,
@@ -165,7 +172,7 @@ impl Sources {
             family_events: waited(target.family_events.as_ref().map(Ring::as_fd))?,
             actuator: actuator.and_then(|queue| Readable::end_of(queue.pid).ok()),
             service,
-            over: waited(target.family_events.as_ref().map(|_| stdin.as_fd()))?,
+            over: waited(over.map(|_| stdin.as_fd()))?.zip(over),
             hits: waited(measuring.hits.as_ref().map(Ring::as_fd))?,
             closed: waited(measuring.probes.closed_stream())?,
             family: waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS)),
@@ -201,7 +208,7 @@ impl Sources {
             biased;
             name = self.signals.next() => Wake::Shutdown(name),
             () = until(self.deadline) => Wake::Shutdown("--duration reached"),
-            Ok(()) = readable(self.over.as_ref()) => Wake::Shutdown("the command has ended"),
+            name = input_end(self.over.as_ref()) => Wake::Shutdown(name),
             // Without it nothing could be reverted.
             Ok(()) = readable(self.actuator.as_ref()) => Wake::Shutdown("the actuator was lost, and its stand-in reverts"),
             () = ended(self.service.as_ref()) => Wake::Shutdown("the node's service has ended, and its probes with it"),
@@ -227,6 +234,14 @@ impl Sources {
             Ok(()) = readable(self.hits.as_ref()) => Wake::Hits,
             () = until(hits) => Wake::Gather,
         }
+    }
+}
+
+/// Waits for the end of standard input; returns what it means.
+async fn input_end(over: Option<&(Readable, &'static str)>) -> &'static str {
+    match over {
+        Some((readable, name)) if readable.wait().await.is_ok() => name,
+        _ => std::future::pending().await,
     }
 }
 

@@ -10,8 +10,9 @@ use crate::Result;
 use crate::process::{capture, find_program, shown};
 
 /// Packages, and the services that they would start now and at every boot. The tests start them themselves.
-const SERVICES: [(&str, &str); 5] = [
+const SERVICES: [(&str, &str); 6] = [
     ("nats-server", "nats-server.service"),
+    ("openssh-server", "ssh.service"),
     ("prometheus", "prometheus.service"),
     ("slurm-wlm", "slurmctld.service"),
     ("slurm-wlm", "slurmd.service"),

@@ -139,6 +139,7 @@ const NEEDS: &[Need] = needs! {
     Package("fonts-dejavu-core") [Test] "its letters";
     Package("tmux") [Test] "a terminal for the live view, looked at by the tests";
     Package("nats-server") [Test] "messages between the machines of a job; not started as a service";
+    Package("openssh-server") [Test] "agents are started on other machines through it; not started as a service";
     Package("slurm-wlm") [Test] "a real Slurm, over nodes that see a part of a job; not started as a service";
     Package("munge") [Test] "what Slurm's daemons recognise each other by";
     Package("bpftrace") [Bench] "what probes cost with it, beside ours";

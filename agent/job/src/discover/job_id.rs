@@ -19,22 +19,6 @@ pub fn job_id(job: &Job) -> String {
     given.chain(starter).next().unwrap_or_default()
 }
 
-/// The job as a target on its other machines, from the environment of a process: its name in PMIx, which the launcher
-/// gives to all of its processes, or its number and step in Slurm. `None` if neither is there.
-pub fn target_elsewhere(job: &Job) -> Option<String> {
-    let environment = job.members.first()?.process.environment().ok()?;
-    let given = |name: &str| {
-        let value = value(&environment, name)?;
-        let is_plain = value.len() <= CHARACTERS_MAX && value.chars().all(|c| c.is_ascii_graphic());
-        is_plain.then_some(value)
-    };
-    if let Some(name) = given("PMIX_NAMESPACE") {
-        return Some(format!("pmix:{name}"));
-    }
-    let (job, step) = (given("SLURM_JOB_ID")?, given("SLURM_STEP_ID"));
-    Some(step.map_or_else(|| format!("slurm:{job}"), |step| format!("slurm:{job}.{step}")))
-}
-
 /// When the batch system ends the job, in seconds since 1970; `None` if it has no time limit, or none is known.
 pub fn end_time_s(job: &Job) -> Option<f64> {
     let environment = job.members.first()?.process.environment().ok()?;

@@ -1,11 +1,12 @@
-//! Targets that name what processes belong to: a job of Slurm on this node (`slurm:4711`, `slurm:4711.0`), or
-//! a container (`container:3f9c`). Reads environments and cgroups only.
+//! Targets that name what processes belong to: a job of Slurm on this node (`slurm:4711`, `slurm:4711.0`), a container
+//! (`container:3f9c`), or what one launcher of MPI started. Reads environments, command lines and cgroups only.
 
 use std::{collections::BTreeSet, fs};
 
 use tuner::Process;
 
-use super::table::ProcessTable;
+use super::{launcher::is_launcher, table::ProcessTable};
+use crate::hosts;
 
 /// What a process may belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,12 @@ pub(super) enum JobSelector<'a> {
     Container(&'a str),
     /// The processes that one launcher of MPI started, by the name that it gave them in PMIx, on any machine.
     Pmix(&'a str),
+    /// The processes that one launcher of MPICH started, by the address to which its proxies connect, on any machine.
+    Hydra(&'a str),
 }
+
+/// The flag of Hydra's proxies before that address.
+pub(super) const CONTROL_PORT: &str = "--control-port";
 
 /// Fewer digits of a container's id are ambiguous.
 const DIGITS_MIN: usize = 4;
@@ -37,6 +43,7 @@ impl JobSelector<'_> {
             }
             "container" => Some(JobSelector::Container(id)),
             "pmix" => Some(JobSelector::Pmix(id)),
+            "hydra" => Some(JobSelector::Hydra(id)),
             _ => None,
         }
     }
@@ -55,6 +62,11 @@ impl JobSelector<'_> {
             JobSelector::Pmix(name) => {
                 let is_of = |pid: &i32| has(&environment(*pid), "PMIX_NAMESPACE", name);
                 others.filter(is_of).collect()
+            }
+            JobSelector::Hydra(port) => {
+                let proxies =
+                    others.filter(|pid| table.get(*pid).is_some_and(|entry| is_launcher(&entry.name)));
+                proxies.filter(|pid| is_proxy(*pid, port)).collect()
             }
             JobSelector::Slurm { job, step } => {
                 let known = others.map(|pid| (pid, environment(pid)));
@@ -84,6 +96,11 @@ fn environment(pid: i32) -> Vec<String> {
     process
         .and_then(|process| process.environment().ok())
         .unwrap_or_default()
+}
+
+/// Whether a process is a proxy that connects there.
+fn is_proxy(pid: i32, port: &str) -> bool {
+    Process::open(pid).is_ok_and(|process| hosts::after(&process.arguments, &[CONTROL_PORT]) == Some(port))
 }
 
 fn topmost(table: &ProcessTable, members: &BTreeSet<i32>) -> Vec<i32> {

@@ -7,6 +7,7 @@ mod job;
 mod job_id;
 mod job_selector;
 mod launcher;
+mod machines;
 mod name;
 mod still;
 mod table;
@@ -15,8 +16,9 @@ mod variables;
 
 pub use discovery::{DiscoverError, Discovery};
 pub use job::{Job, Member, WatchedSite};
-pub use job_id::{end_time_s, job_id, target_elsewhere};
+pub use job_id::{end_time_s, job_id};
 pub use launcher::{above as launcher_above, is_launcher};
+pub use machines::Machines;
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};
 pub use variables::Variables;

@@ -20,7 +20,7 @@ pub enum TargetError {
     NoProcessOf { target: String },
     /// An unknown kind of target.
     #[error(
-        "there are no targets of the form {kind}:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c, pmix:2283995137"
+        "there are no targets of the form {kind}:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c, pmix:2283995137, hydra:n1:40123"
     )]
     Kind {
         /// The text before the colon.
@@ -137,6 +137,6 @@ mod tests {
         insta::assert_snapshot!(resolve("none", &table).unwrap_err(), @"no program named none runs here");
         insta::assert_snapshot!(resolve("slurm:4711.0", &table).unwrap_err(), @"no process that you may inspect here belongs to slurm:4711.0; on the job's nodes: srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711.0");
         insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process that you may inspect here belongs to container:3f9c");
-        insta::assert_snapshot!(resolve("pbs:12", &table).unwrap_err(), @"there are no targets of the form pbs:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c, pmix:2283995137");
+        insta::assert_snapshot!(resolve("pbs:12", &table).unwrap_err(), @"there are no targets of the form pbs:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c, pmix:2283995137, hydra:n1:40123");
     }
 }

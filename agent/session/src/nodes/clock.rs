@@ -143,7 +143,8 @@ mod tests {
         fn the_true_offset_lies_within_the_bound(
             offset_s in -1e5f64..1e5,
             ppm in -100.0f64..100.0,
-            ways in prop::collection::vec((1u64..5_000_000, 1u64..5_000_000, 0u64..1_000_000, 1u64..1_000), 1..80),
+            // Ways that are shorter than the drift while an answer is held (100 ns) make stamps that contradict each other.
+            ways in prop::collection::vec((100u64..5_000_000, 100u64..5_000_000, 0u64..1_000_000, 1u64..1_000), 1..80),
         ) {
             let begin = 200_000 * 1_000_000_000u64;
             let node = |ns: u64| {

@@ -1,15 +1,16 @@
 //! The coordinator of a job on several machines, as a state machine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use profile::format::{duration, plural};
-use profile::{NodeNumbers, NodeState, NodeView, Snapshot};
+use profile::{NodeState, Snapshot};
 use rules::{CheckedRule, Engine, Machine, Output, ProcessId, Report, Time};
 
-use super::clock::{ClockEstimate, Exchange};
+use super::clock::Exchange;
 use super::message::{Down, JoinRequest, MemberChange, NodeReport, Up, Welcome};
 use super::part::PartReport;
+use super::remote::Remote;
+use super::start::{StartEffect, StartEnd, Starts};
 use crate::Act;
 use crate::request::RuleSource;
 
@@ -21,8 +22,9 @@ const PING_NS: u64 = 1_000_000_000;
 const SERIES: u32 = 4;
 /// A node from which nothing arrives for this time is said to be silent, in nanoseconds.
 const SILENT_NS: u64 = 3_000_000_000;
-/// Characters of a host name.
+/// Characters of a host name, and of why there are no probes.
 const HOST_MAX: usize = 64;
+const WHY_MAX: usize = 200;
 
 /// What the coordinator knows from the start.
 #[derive(Clone, Debug, Default)]
@@ -48,14 +50,30 @@ pub enum CoordinatorEffect {
     Say(String),
     /// A node has joined: the job is another one than before.
     Joined,
+    /// Start the agent of this node on its machine.
+    Begin(u32),
+    /// End the process that starts it.
+    Stop(u32),
 }
 
-use CoordinatorEffect::{Joined, Say, Send};
+use CoordinatorEffect::{Begin, Joined, Say, Send, Stop};
+
+impl From<StartEffect> for CoordinatorEffect {
+    fn from(effect: StartEffect) -> CoordinatorEffect {
+        match effect {
+            StartEffect::Begin(node) => Begin(node),
+            StartEffect::Stop(node) => Stop(node),
+            StartEffect::Say(text) => Say(text),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub struct Coordinator {
     setup: CoordinatorSetup,
     nodes: BTreeMap<u32, Remote>,
+    /// Agents that this session starts.
+    starts: Starts,
     /// Evaluates the rules over all machines.
     engine: Engine,
     /// Rules that each machine evaluates by itself.
@@ -63,27 +81,6 @@ pub struct Coordinator {
     /// Findings of the job that are open, by rule.
     found: BTreeSet<String>,
     is_ending: bool,
-}
-
-/// An agent of a node, from its first message.
-#[derive(Debug, Default)]
-struct Remote {
-    hello: JoinRequest,
-    incarnation: u64,
-    /// It has the rules.
-    is_welcome: bool,
-    state: NodeState,
-    clock: ClockEstimate,
-    numbers: Option<NodeNumbers>,
-    numbers_at_ns: u64,
-    arrived_ns: u64,
-    pinged_ns: u64,
-    /// Pings that are left of the present series.
-    series: u32,
-    next: u64,
-    lost_reports: u64,
-    dropped: u64,
-    refused: u64,
 }
 
 impl Coordinator {
@@ -103,11 +100,40 @@ impl Coordinator {
         Ok(Coordinator {
             setup,
             nodes: BTreeMap::new(),
+            starts: Starts::default(),
             engine,
             of_machine,
             found: BTreeSet::new(),
             is_ending: false,
         })
+    }
+
+    /// Starts agents on other machines.
+    pub fn start(&mut self, starts: Starts, now_ns: u64) -> Vec<CoordinatorEffect> {
+        self.starts = starts;
+        self.tick_starts(now_ns)
+    }
+
+    /// The process that started the agent of this node has ended.
+    pub fn take_start(&mut self, node: u32, end: &StartEnd, now_ns: u64) -> Vec<CoordinatorEffect> {
+        if self.is_ending {
+            return Vec::new();
+        }
+        self.starts.ended(node, end, now_ns);
+        self.tick_starts(now_ns)
+    }
+
+    fn tick_starts(&mut self, now_ns: u64) -> Vec<CoordinatorEffect> {
+        let watched = self.watched();
+        let effects = self.starts.tick(now_ns, watched).into_iter();
+        effects.map(CoordinatorEffect::from).collect()
+    }
+
+    /// Ranks that are watched, and those of the job if that is known.
+    fn watched(&self) -> (usize, Option<u32>) {
+        let joined = self.nodes.values().filter(|remote| remote.is_awaited());
+        let joined: usize = joined.map(|remote| remote.hello.ranks.len()).sum();
+        (self.setup.ranks.len() + joined, self.setup.size)
     }
 
     /// Takes a message of a node. What cannot be read, or is of another, is counted and changes nothing.
@@ -151,16 +177,13 @@ impl Coordinator {
     }
 
     fn hello(&mut self, node: u32, mut hello: JoinRequest, now_ns: u64) -> Vec<CoordinatorEffect> {
-        hello.host = hello
-            .host
-            .chars()
-            .filter(|letter| !letter.is_control())
-            .take(HOST_MAX)
-            .collect();
+        hello.host = plain(&hello.host, HOST_MAX);
+        hello.cannot_probe = hello.cannot_probe.map(|why| plain(&why, WHY_MAX));
         if let Some(why) = self.refusal(node, &hello) {
             let text = format!("{} may not join: {why}", hello.host);
             let refused = Down::Refused(why).encode().ok();
             let sent = refused.map(|message| Send(node, message));
+            self.starts.refused(node);
             return sent.into_iter().chain([Say(text)]).collect();
         }
         let before = self.nodes.remove(&node).unwrap_or_default();
@@ -240,6 +263,10 @@ impl Coordinator {
         };
         self.nodes.retain(|number, other| !is_replaced(number, other));
         self.engine.node_joined(Machine(node));
+        self.starts.reached(node, now_ns);
+        let without = hello
+            .cannot_probe
+            .map(|why| Say(format!("{}: {why}", hello.host)));
         let welcome = Down::Welcome(Box::new(Welcome {
             incarnation,
             offset_ns,
@@ -252,6 +279,7 @@ impl Coordinator {
             .encode()
             .into_iter()
             .map(|message| Send(node, message))
+            .chain(without)
             .collect()
     }
 
@@ -437,7 +465,7 @@ impl Coordinator {
 
     /// Pings the nodes, and says which are silent.
     pub fn tick(&mut self, now_ns: u64) -> Vec<CoordinatorEffect> {
-        let (mut effects, mut left) = (Vec::new(), Vec::new());
+        let (mut effects, mut left) = (self.tick_starts(now_ns), Vec::new());
         for (node, remote) in &mut self.nodes {
             let is_there = matches!(remote.state, NodeState::Watched | NodeState::Silent);
             if !is_there {
@@ -469,13 +497,14 @@ impl Coordinator {
     }
 
     /// The session ends, for this reason.
-    pub fn end(&mut self, reason: &str) -> Vec<CoordinatorEffect> {
+    pub fn end(&mut self, reason: &str, now_ns: u64) -> Vec<CoordinatorEffect> {
         self.is_ending = true;
+        let watched = self.watched();
+        let starts = self.starts.end(now_ns, watched).into_iter();
         let there = self.nodes.iter().filter(|(_, remote)| remote.is_awaited());
         let end = Down::End(reason.to_owned()).encode().ok();
-        end.map_or_else(Vec::new, |message| {
-            there.map(|(node, _)| Send(*node, message.clone())).collect()
-        })
+        let sent = there.filter_map(|(node, _)| Some(Send(*node, end.clone()?)));
+        starts.map(CoordinatorEffect::from).chain(sent).collect()
     }
 
     /// Whether the last report of a node that still answers has not arrived.
@@ -500,54 +529,6 @@ impl Coordinator {
     }
 }
 
-impl Remote {
-    /// That its session has ended, and why as far as it is known.
-    fn end_text(&self) -> String {
-        let processes = self.numbers.iter().flat_map(|numbers| &numbers.processes);
-        let left = processes.filter(|process| !process.ended).count();
-        match left {
-            0 => format!("{}: its processes have ended", self.hello.host),
-            left => format!(
-                "{}: its session was ended there; {} not watched any more",
-                self.hello.host,
-                plural(left, "process")
-            ),
-        }
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.is_welcome && self.state == NodeState::Watched
-    }
-
-    /// Something has arrived from it.
-    fn arrived(&mut self, now_ns: u64) -> Vec<CoordinatorEffect> {
-        let silent_ns = now_ns.saturating_sub(self.arrived_ns);
-        self.arrived_ns = now_ns;
-        if self.state != NodeState::Silent {
-            return Vec::new();
-        }
-        self.state = NodeState::Watched;
-        let text = duration(silent_ns as f64);
-        vec![Say(format!(
-            "{}: back after {text}; no calls were lost, windows of rules in this time may be incomplete",
-            self.hello.host
-        ))]
-    }
-
-    fn view(&self, now_ns: u64) -> NodeView {
-        let numbers = self.numbers.as_ref();
-        NodeView {
-            host: self.hello.host.clone(),
-            state: self.state,
-            processes: numbers.map_or(self.hello.processes as usize, |numbers| numbers.processes.len()),
-            lag: numbers.map(|_| Duration::from_nanos(now_ns.saturating_sub(self.numbers_at_ns))),
-            clock_bound_ns: self.clock.at(now_ns).map(|(_, bound)| bound),
-            losses: numbers.map_or(0, |numbers| numbers.losses) + self.lost_reports + self.dropped,
-            refused: self.refused,
-        }
-    }
-}
-
 /// The text of a finding with the hosts of the ranks that it names.
 fn with_hosts(text: &str, hosts: &BTreeMap<u32, &str>) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -565,6 +546,14 @@ fn with_hosts(text: &str, hosts: &BTreeMap<u32, &str>) -> String {
         true => text.to_owned(),
         false => format!("{text} ({})", known.join(", ")),
     }
+}
+
+/// What a terminal would obey is removed, and the rest shortened.
+fn plain(text: &str, max: usize) -> String {
+    text.chars()
+        .filter(|letter| !letter.is_control())
+        .take(max)
+        .collect()
 }
 
 fn ping(node: u32, now_ns: u64) -> Option<CoordinatorEffect> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::request::RuleSource;
 
 /// The format of messages; a change of any type in them is another one.
-const FORMAT: u8 = 1;
+pub(super) const FORMAT: u8 = 2;
 /// The longest encoded [`NodeNumbers`], in bytes. postcard reads an element from a byte, so this bounds the memory that
 /// a hostile message takes.
 const NUMBERS_MAX: usize = 1 << 20;
@@ -41,6 +41,8 @@ pub struct JoinRequest {
     pub processes: u32,
     /// The ranks of the job's world, if known.
     pub size: Option<u32>,
+    /// Why there are no probes on this machine, in one line.
+    pub cannot_probe: Option<String>,
 }
 
 /// What a node has to say since its last report.

@@ -10,11 +10,14 @@ mod coordinator;
 pub mod message;
 mod node;
 mod part;
+mod remote;
+mod start;
 
 pub use clock::{ClockEstimate, Exchange, NodeClock};
 pub use coordinator::{Coordinator, CoordinatorEffect, CoordinatorSetup};
 pub use node::{NodeAgent, NodeEffect};
 pub use part::{JobPart, PartReport};
+pub use start::{StartEffect, StartEnd, Starts};
 
 #[cfg(test)]
 mod tests;

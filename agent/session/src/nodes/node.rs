@@ -74,6 +74,11 @@ impl NodeAgent {
         self.outstanding.is_none() || self.is_orphan
     }
 
+    /// The coordinator is known to have ended: no answer is expected any more.
+    pub fn orphan(&mut self) {
+        self.is_orphan = true;
+    }
+
     /// Makes the next report. The last one is sent whether or not the one before was acknowledged.
     pub fn report(
         &mut self,

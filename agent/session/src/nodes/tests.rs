@@ -55,6 +55,7 @@ fn hello() -> JoinRequest {
         ranks: vec![2, 3],
         processes: 2,
         size: Some(4),
+        cannot_probe: None,
     }
 }
 
@@ -245,6 +246,54 @@ fn who_may_not_join_is_said_why() {
 }
 
 #[test]
+fn a_node_that_was_started_is_reached_when_it_joins_and_one_that_is_refused_is_said_once() {
+    let mut coordinator = coordinator();
+    let hosts = ["b", "c"].map(str::to_owned).to_vec();
+    let effects = coordinator.start(Starts::new("ssh", 1, hosts, 50 * S), 50 * S);
+    assert_eq!(
+        effects,
+        [CoordinatorEffect::Begin(1), CoordinatorEffect::Begin(2)]
+    );
+    let unlike = JoinRequest {
+        build: "2".into(),
+        host: "c".into(),
+        ..hello()
+    };
+    let effects = coordinator.take(2, &Up::JoinRequest(unlike).encode().unwrap(), 50 * S);
+    assert!(said(&effects)[0].starts_with("c may not join: "), "{effects:?}");
+    join(&mut coordinator);
+    let end = StartEnd {
+        code: Some(2),
+        said: "tuneagent: a refuses this node".to_owned(),
+    };
+    assert_eq!(
+        said(&coordinator.take_start(2, &end, 51 * S)),
+        ["agents on 1 other machine by ssh, after 8 ms"]
+    );
+    assert_eq!(said(&coordinator.tick(51 * S)), [""; 0]);
+    coordinator.end("Ctrl-C", 52 * S);
+    assert_eq!(coordinator.take_start(1, &end, 53 * S), []);
+}
+
+#[test]
+fn why_a_node_has_no_probes_is_said_when_it_joins() {
+    let mut coordinator = coordinator();
+    let without = JoinRequest {
+        cannot_probe: Some("probes need CAP_BPF\n".to_owned()),
+        ..hello()
+    };
+    coordinator.take(1, &Up::JoinRequest(without).encode().unwrap(), 50 * S);
+    let pong = Up::Pong {
+        sent_ns: 50 * S,
+        received_ns: 10 * S,
+        answered_ns: 10 * S,
+    };
+    let pong = pong.encode().unwrap();
+    let effects: Vec<_> = (0..8).flat_map(|_| coordinator.take(1, &pong, 50 * S)).collect();
+    assert_eq!(said(&effects), ["b: probes need CAP_BPF"]);
+}
+
+#[test]
 fn a_silent_node_is_said_to_be_and_its_return_and_its_end_too() {
     let mut coordinator = coordinator();
     let welcome = join(&mut coordinator);
@@ -289,7 +338,7 @@ fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itse
     let mut coordinator = coordinator();
     let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
     assert!(coordinator.is_waiting());
-    let [CoordinatorEffect::Send(1, end)] = &coordinator.end("Ctrl-C")[..] else {
+    let [CoordinatorEffect::Send(1, end)] = &coordinator.end("Ctrl-C", 51 * S)[..] else {
         panic!()
     };
     assert_eq!(node.take(end, 11 * S), [NodeEffect::End(BY_COORDINATOR)]);
@@ -302,6 +351,11 @@ fn the_end_waits_for_the_last_report_and_a_node_without_coordinator_ends_by_itse
     assert!(!node.is_settled());
     assert_eq!(node.tick(71 * S), [NodeEffect::End(ORPHANED)]);
     assert!(node.is_settled(), "no answer is expected");
+    let mut other = NodeAgent::new(&message::Welcome::default(), 10 * S);
+    other.report(&numbers(9), nothing(), true, 11 * S);
+    assert!(!other.is_settled());
+    other.orphan();
+    assert!(other.is_settled());
 }
 
 #[test]
@@ -406,7 +460,7 @@ proptest! {
         is_format in any::<bool>(),
     ) {
         if let Some(first) = garbage.first_mut().filter(|_| is_format) {
-            *first = 1;
+            *first = message::FORMAT;
         }
         let mut coordinator = coordinator();
         let mut joined = NodeAgent::new(&join(&mut coordinator), 10 * S);
@@ -437,7 +491,7 @@ proptest! {
 fn messages_that_are_too_long_are_not_read_and_ranks_of_others_are_refused() {
     let mut coordinator = coordinator();
     let mut node = NodeAgent::new(&join(&mut coordinator), 10 * S);
-    coordinator.take(1, &vec![1; message::MESSAGE_MAX + 1], 51 * S);
+    coordinator.take(1, &vec![message::FORMAT; message::MESSAGE_MAX + 1], 51 * S);
     let mut foreign = numbers(5);
     foreign.processes[0].rank = Some(0);
     let report = sent(node.report(&foreign, nothing(), false, 11 * S));

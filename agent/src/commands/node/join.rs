@@ -1,34 +1,31 @@
 //! A job on several machines: what the coordinator prepares, and `tuneagent node join`.
 
-use std::{path::Path, time::Instant};
+use std::{io, path::Path, time::Instant};
 
 use clap::Parser;
 use job::{Job, monotonic_ns};
 use session::nodes::message::{Down, JoinRequest, Up, Welcome};
-use session::nodes::{Coordinator, CoordinatorSetup, NodeAgent};
+use session::nodes::{Coordinator, CoordinatorEffect, CoordinatorSetup, NodeAgent, Starts};
 use session::request::Settings;
 
+use super::machines::Chosen;
 use crate::commands::attach;
 use crate::{
     cli::{AttachArgs, Cli, Command, JoinArgs, VERSION, WatchArgs},
     exit::{CommandResult, Failure},
-    nodes::{Carrier, CarrierOrder, Ticket},
+    nodes::{CarrierOrder, Helper, StartRequest, Ticket, start_carrier, start_starter},
     rulebook::{self, RuleBook},
-    session::NodeRole,
+    session::nodes::{NodeRole, NodeSetup},
 };
 
 /// How long a node waits for the coordinator's answer.
 const ANSWER_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 pub(in crate::commands) fn join(args: &JoinArgs) -> CommandResult {
-    let ticket = Ticket::take(&args.file)?;
-    if ticket.tuneagent != VERSION {
-        return Err(Failure::not_there(format!(
-            "the join file is of tuneagent {}, and this is {VERSION}: install the same version on both machines",
-            ticket.tuneagent
-        )));
-    }
-    let mut words: Vec<String> = ["tuneagent", "attach", "--plain"].map(str::to_owned).into();
+    let ticket = Ticket::take(&args.file, VERSION)?;
+    let mut words: Vec<String> = ["tuneagent", "attach", "--plain", "--nodes", "here"]
+        .map(str::to_owned)
+        .into();
     words.extend(args.any_user.then(|| "--any-user".to_owned()));
     words.push("--".to_owned());
     words.extend(args.targets.iter().cloned());
@@ -51,37 +48,39 @@ pub(in crate::commands) fn join(args: &JoinArgs) -> CommandResult {
 
 /// A node that the coordinator has accepted.
 pub(in crate::commands) struct Joined {
-    carrier: Carrier,
+    carrier: Helper,
     welcome: Welcome,
     machine: u32,
+    ends_with_input: bool,
 }
 
 impl Joined {
-    /// Connects to the coordinator, and says who is here.
-    pub(in crate::commands) fn begin(ticket: Ticket, job: &Job) -> Result<Joined, Failure> {
-        let host = ticket.host.clone();
-        let machine = ticket.node;
-        let mut carrier = Carrier::start(&CarrierOrder::Join(ticket))?;
+    /// Connects to the coordinator, and says who is here, and why there are no probes.
+    pub(in crate::commands) fn begin(
+        ticket: Ticket,
+        job: &Job,
+        cannot_probe: Option<String>,
+    ) -> Result<Joined, Failure> {
+        let (host, machine, ends_with_input) = (ticket.host.clone(), ticket.node, ticket.ends_with_input);
+        let (mut carrier, _) = start_carrier(&CarrierOrder::Join(ticket))?;
         let hello = Up::JoinRequest(JoinRequest {
             build: VERSION.to_owned(),
             host: job::host(),
             ranks: ranks(job).collect(),
             processes: u32::try_from(job.members.len()).unwrap_or(u32::MAX),
             size: job.size().and_then(|size| u32::try_from(size).ok()),
+            cannot_probe,
         });
-        let hello = hello.encode().map_err(Failure::no)?;
-        carrier.send(0, &hello).map_err(Failure::no)?;
+        send(&mut carrier, &hello)?;
         let until = Instant::now() + ANSWER_WAIT;
         while Instant::now() < until {
-            let silent = |error| Failure::no(format!("{host} does not answer: {error}"));
-            let (_, message) = carrier.receive().map_err(silent)?;
+            let silent = |error: io::Error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => Failure::no(format!("the session of {host} has ended")),
+                _ => Failure::no(format!("{host} does not answer: {error}")),
+            };
+            let (_, message) = carrier.receive(ends_with_input).map_err(silent)?;
             match Down::decode(&message).map_err(Failure::no)? {
-                Down::Ping { sent_ns } => {
-                    let pong = NodeAgent::pong(sent_ns, monotonic_ns());
-                    carrier
-                        .send(0, &pong.encode().map_err(Failure::no)?)
-                        .map_err(Failure::no)?;
-                }
+                Down::Ping { sent_ns } => send(&mut carrier, &NodeAgent::pong(sent_ns, monotonic_ns()))?,
                 Down::Welcome(welcome) => {
                     let incarnation = welcome.incarnation;
                     let closed = Up::Closed { incarnation }.encode().map_err(Failure::no)?;
@@ -90,6 +89,7 @@ impl Joined {
                         carrier,
                         welcome: *welcome,
                         machine,
+                        ends_with_input,
                     });
                 }
                 Down::Refused(why) => {
@@ -111,25 +111,35 @@ impl Joined {
         RuleBook::of_coordinator(&self.welcome.rules)
     }
 
-    fn into_role(self, rules: &mut RuleBook) -> (NodeRole, Carrier) {
+    fn into_setup(self, rules: &mut RuleBook) -> NodeSetup {
         rules.share((self.machine, self.welcome.incarnation), self.welcome.offset_ns);
         let node = NodeAgent::new(&self.welcome, monotonic_ns());
-        (NodeRole::Node(Box::new(node)), self.carrier)
+        NodeSetup {
+            role: NodeRole::Node(Box::new(node)),
+            carrier: self.carrier,
+            starter: None,
+            ends_with_input: self.ends_with_input,
+        }
     }
 }
 
-/// The role of a session of `attach`: that of a node that has joined, a coordinator's, or none on one machine.
-pub(in crate::commands) fn role(
-    joined: Option<Joined>,
+fn send(carrier: &mut Helper, message: &Up) -> Result<(), Failure> {
+    let message = message.encode().map_err(Failure::no)?;
+    carrier.send(0, &message).map_err(Failure::no)
+}
+
+/// What a session of `attach` is: a node that has joined, a coordinator, or neither on one machine.
+pub(in crate::commands) fn setup(
+    (joined, chosen): (Option<Joined>, Option<Chosen>),
     args: &AttachArgs,
     (job, rules): (&Job, &mut RuleBook),
     can_probe: bool,
     notes: &mut Vec<String>,
-) -> Result<Option<(NodeRole, Carrier)>, Failure> {
-    match joined {
-        Some(joined) => Ok(Some(joined.into_role(rules))),
-        None if args.join_file.is_empty() => Ok(None),
-        None => coordinate(args, (job, rules), can_probe, notes).map(Some),
+) -> Result<Option<NodeSetup>, Failure> {
+    match (joined, chosen) {
+        (Some(joined), _) => Ok(Some(joined.into_setup(rules))),
+        (None, None) if args.join_file.is_empty() => Ok(None),
+        (None, chosen) => coordinate((args, chosen), (job, rules), can_probe, notes).map(Some),
     }
 }
 
@@ -138,21 +148,64 @@ fn ranks(job: &Job) -> impl Iterator<Item = u32> {
     ranks.map(|rank| rank.number)
 }
 
-/// Starts what lets other machines join, and writes the join files.
+/// Starts what lets other machines join, writes the join files, and starts agents on the chosen machines.
 fn coordinate(
-    args: &AttachArgs,
+    (args, chosen): (&AttachArgs, Option<Chosen>),
     (job, rules): (&Job, &mut RuleBook),
     can_probe: bool,
     notes: &mut Vec<String>,
-) -> Result<(NodeRole, Carrier), Failure> {
+) -> Result<NodeSetup, Failure> {
+    let files: Result<Vec<_>, _> = args.join_file.iter().map(std::path::absolute).collect();
+    let files = files.map_err(Failure::no)?;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let (by_hand, further) = (
+        count(files.len()),
+        chosen.as_ref().map_or(0, |chosen| count(chosen.hosts.len())),
+    );
+    let setup = CoordinatorSetup {
+        nodes: by_hand.saturating_add(further),
+        ..coordinator_setup(args, job, can_probe)?
+    };
+    let target = super::machines::target(job)?;
+    let ticket = Ticket::of_job(VERSION, job.program(), job::host(), target);
+    let order = CarrierOrder::Coordinate {
+        files,
+        further,
+        ticket,
+    };
+    let (carrier, tickets) = start_carrier(&order)?;
+    notes.extend(args.join_file.iter().map(|file| note(file)));
+    let mut coordinator = Coordinator::new(setup, rules.all(), monotonic_ns()).map_err(Failure::not_there)?;
+    rules.share((0, 0), 0);
+    let mut starter = None;
+    if let Some(Chosen { hosts, way, user }) = chosen {
+        let mut started = start_starter((&way, user), &hosts, tickets, args.any_user)?;
+        let now_ns = monotonic_ns();
+        let starts = Starts::new(way.name(), by_hand + 1, hosts, now_ns);
+        for effect in coordinator.start(starts, now_ns) {
+            if let CoordinatorEffect::Begin(node) = effect {
+                started
+                    .send(node, &StartRequest::Begin.encode())
+                    .map_err(Failure::no)?;
+            }
+        }
+        starter = Some(started);
+    }
+    Ok(NodeSetup {
+        role: NodeRole::Coordinator(Box::new(coordinator)),
+        carrier,
+        starter,
+        ends_with_input: false,
+    })
+}
+
+fn coordinator_setup(args: &AttachArgs, job: &Job, can_probe: bool) -> Result<CoordinatorSetup, Failure> {
     let given = &args.watch.rules;
     let settings = Settings {
         parameters: &given.settings.parameters,
         ..given.settings.as_settings()
     };
-    let files: Result<Vec<_>, _> = args.join_file.iter().map(std::path::absolute).collect();
-    let files = files.map_err(Failure::no)?;
-    let setup = CoordinatorSetup {
+    Ok(CoordinatorSetup {
         build: VERSION.to_owned(),
         host: job::host(),
         ranks: ranks(job).collect(),
@@ -161,15 +214,8 @@ fn coordinate(
         probe: args.watch.probes(),
         budget: args.watch.budget.to_string(),
         orphan_ns: u64::try_from(args.orphan.as_nanos()).unwrap_or(u64::MAX),
-        nodes: u32::try_from(files.len()).unwrap_or(u32::MAX),
-    };
-    let ticket = Ticket::of_job(VERSION, job.program(), job::host(), job::target_elsewhere(job));
-    let order = CarrierOrder::Coordinate { files, ticket };
-    let carrier = Carrier::start(&order)?;
-    notes.extend(args.join_file.iter().map(|file| note(file)));
-    let coordinator = Coordinator::new(setup, rules.all(), monotonic_ns()).map_err(Failure::not_there)?;
-    rules.share((0, 0), 0);
-    Ok((NodeRole::Coordinator(Box::new(coordinator)), carrier))
+        nodes: 0,
+    })
 }
 
 fn note(file: &Path) -> String {

@@ -1,6 +1,7 @@
 //! `tuneagent node`: joining a session of another machine, the service for users without rights, and its policy.
 
 pub(super) mod join;
+pub(super) mod machines;
 mod policy;
 
 use std::path::Path;
