@@ -3,6 +3,7 @@
 //! Nothing is printed here: the agent renders a [`Diagnostic`] in colour, [`render`] in plain text. Every
 //! code has its page in [`crate::codes`].
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 /// A half-open range of bytes, `start..end`, in the text of a rule file.
@@ -147,7 +148,8 @@ pub fn did_you_mean<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Ite
     nearest(word, candidates).map(|near| format!("did you mean `{}`?", near.as_ref()))
 }
 
-/// The candidate nearest to `word`, if it is near enough to be a typing error; of equally near ones the first.
+/// The candidate nearest to `word`, if it is near enough to be a typing error; of equally near ones that with the
+/// most letters in common at the begin, and then the first.
 pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<S> {
     let typed = compared(word);
     let letters = typed.chars().count();
@@ -158,13 +160,15 @@ pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S
         // Cheap for the many symbols of a program: the distance is at least the difference in length.
         let is_near = length.abs_diff(letters) <= allowed;
         let distance = is_near.then(|| strsim::osa_distance(&typed, &candidate))?;
+        let pairs = typed.chars().zip(candidate.chars());
+        let common = pairs.take_while(|(typed, other)| typed == other).count();
         // Every name of one letter is near to every other.
-        (distance <= allowed && distance < length).then_some(distance)
+        (distance <= allowed && distance < length).then_some((distance, Reverse(common)))
     };
     let rated = candidates.into_iter();
     let rated = rated.filter_map(|candidate| Some((near(&candidate)?, candidate)));
     rated
-        .min_by_key(|(distance, _)| *distance)
+        .min_by_key(|(rank, _)| *rank)
         .map(|(_, candidate)| candidate)
 }
 
@@ -180,6 +184,10 @@ mod tests {
     #[test]
     fn a_slip_of_the_finger_gets_a_suggestion_and_another_word_gets_none() {
         let names = ["metrics", "roles", "windows"];
+        assert_eq!(
+            did_you_mean("swep", ["step", "sweep"]),
+            Some("did you mean `sweep`?".into())
+        );
         assert_eq!(
             did_you_mean("metircs", names),
             Some("did you mean `metrics`?".into())

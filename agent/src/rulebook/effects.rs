@@ -30,7 +30,9 @@ impl RuleBook {
                 processes => Some(effect.on(processes)),
             }
         });
-        let effects: Vec<String> = in_program.collect();
+        let mut effects: Vec<String> = in_program.collect();
+        // Several tunes may make the same call.
+        effects.dedup();
         let gained = rule.gained().filter(|_| !effects.is_empty());
         let gained = gained.map(|gained| format!("measured elsewhere: {gained}"));
         effects.into_iter().chain(gained).collect()
