@@ -34,7 +34,7 @@ pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
         own => u64::from(own - 1),
     };
     let Some(thread) = maps::thread(key) else {
-        return Err(left_unseen(key, probe, now));
+        return left_unseen(key, probe, now);
     };
     let task = Task::with(key, thread).ok_or(Ended::NotOurs)?;
     let stack_pointer = regs.rsp.wrapping_add(ExitSite::depth(cookie));
@@ -103,21 +103,16 @@ fn call_site(process: u32, stack_pointer: u64) -> u64 {
     site
 }
 
-/// A thread without a record leaves a call: it was under way when its probes were armed. If the function counts
-/// at its outermost level, the record is made here, since the thread was inside until now.
+/// A thread without a record leaves a call: that was under way when its probes were armed. It was inside until now.
 #[inline(always)]
-fn left_unseen(key: u64, probe: u64, now: u64) -> Ended {
-    let Some(task) = Task::of(key) else {
-        return Ended::NotOurs;
-    };
-    let is_outermost = |spec: &ProbeSpec| spec.flags & SpecFlags::OUTERMOST != 0;
-    if probe != frames::ANY_PROBE
-        && task::spec(probe as u32).is_ok_and(is_outermost)
-        && let Some(thread) = maps::new_thread(key, task.process)
-    {
+fn left_unseen(key: u64, probe: u64, now: u64) -> Result<(), Ended> {
+    let task = Task::of(key).ok_or(Ended::NotOurs)?;
+    let spec = task::spec(probe as u32).ok();
+    let spec = spec.filter(|spec| spec.flags & SpecFlags::OUTERMOST != 0);
+    if let Some(thread) = spec.and_then(|_| maps::new_thread(key, task.process)) {
         thread.left_unseen_ns = now;
     }
-    Loss::UnderWay.into()
+    Err(Loss::UnderWay.into())
 }
 
 /// No open call ends here. Functions may share an exit, so it may belong to one that is not probed.

@@ -60,6 +60,10 @@ impl Bed {
             ))?;
             run(&format!("nsenter --net --target {node} ip link set eth0 up"))?;
         }
+        for node in [first, second] {
+            // The kernel reports it late, and UCX uses only interfaces that are up.
+            wait_until("the network", SOON, || is_connected(node))?;
+        }
         Ok(bed)
     }
 
@@ -193,6 +197,14 @@ fn listens(node: u32) -> Outcome<bool> {
         let (own, state) = (words.next(), words.nth(1));
         own.is_some_and(|address| address.ends_with(":0016")) && state == Some("0A")
     }))
+}
+
+/// Whether the interface in the network of a process is up.
+fn is_connected(node: u32) -> Outcome<bool> {
+    let mut command = Command::new("nsenter");
+    command.args(["--net", "--target", &node.to_string()]);
+    let output = command.args(["ip", "link", "show", "eth0"]).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).contains("state UP"))
 }
 
 fn run(line: &str) -> Outcome {

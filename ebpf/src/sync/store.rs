@@ -45,8 +45,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         }
     };
     if next as u64 != HoldState::Armed as u64 {
-        // SAFETY: the action is in the map and ours until the next step; the helper has no preconditions.
-        unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, bpf_ktime_get_ns()) };
+        holds::released(hold);
     }
     holds::step(hold, HoldState::Storing, next);
     Some(())
