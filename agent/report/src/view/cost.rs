@@ -178,7 +178,10 @@ fn less(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, of_budget: &st
 /// Uses the same part of the time as the line above it.
 fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
     let sampled = parts::sampled(&snapshot.functions());
-    let part = sampled.map_or(view.part, |sampled| sampled.watched);
+    let regions = snapshot.regions().filter(|_| are == "were");
+    let of_regions = regions.map(|regions| parts::probed(snapshot, &regions));
+    let part = sampled.map(|sampled| sampled.watched).or(of_regions);
+    let part = part.unwrap_or(view.part);
     let verb = match (view.functions.len(), are) {
         (1, "were") => "was",
         (1, _) => "is",

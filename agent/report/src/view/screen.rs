@@ -226,11 +226,13 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let in_mpi = inside_mpi(snapshot, &rates);
     let functions = snapshot.functions();
     let sampled = parts::sampled_mpi(&functions);
+    // Of the same span as the rates in this line, which may have been watched completely.
+    let part = rates.iter().filter_map(|rates| rates.sampled).reduce(f64::min);
+    let is_complete = word == "after" && part.is_some_and(|part| part > 0.999);
+    let sampled = sampled.filter(|_| !is_complete);
     let accuracy = Accuracy::of(sampled);
     let sampled_text = sampled.map_or_else(String::new, |of| {
-        // Of the same span as the rates in this line.
-        let parts = rates.iter().filter_map(|rates| rates.sampled);
-        let part = parts.reduce(f64::min).unwrap_or(of.watched);
+        let part = part.unwrap_or(of.watched);
         let period = (word == "after").then_some(snapshot.period);
         sampled_text(part, period, of.to.is_none())
     });
@@ -547,6 +549,14 @@ pub(super) mod tests {
         ");
         snapshot.processes[0].functions[0].name = "step".to_owned();
         assert!(text(&snapshot).ends_with("otherwise calls are shorter and more frequent"));
+        // A period that was watched completely was counted.
+        let rates = snapshot.processes[0].rates.as_mut().unwrap();
+        rates.sampled = Some(1.0);
+        snapshot.processes[0].functions[0].name = "MPI_Wait".to_owned();
+        assert_eq!(
+            first(summary(&snapshot)),
+            " after 2 s       412 MPI calls/s, 3.4 MiB/s sent"
+        );
     }
 
     #[test]

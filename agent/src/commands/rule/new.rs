@@ -46,7 +46,11 @@ pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
     file.write_all(text.as_bytes())
         .map_err(|error| Failure::no(format!("{shown} could not be written")).caused_by(&error))?;
     say!("{shown} written{}", reported(candidates.as_ref()));
-    say!("next: edit it, then tuneagent rule check {shown}");
+    let with = args
+        .pid
+        .as_ref()
+        .map_or_else(String::new, |target| format!(" --pid {target}"));
+    say!("next: edit it, then tuneagent rule check {shown}{with}");
     Ok(Code::Done)
 }
 
