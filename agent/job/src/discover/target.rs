@@ -1,6 +1,6 @@
 //! TARGET on the command line: a pid, the name of a program, or what its processes belong to.
 
-use super::{job_selector::JobSelector, table::ProcessTable};
+use super::{job_selector::JobSelector, name, table::ProcessTable};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
@@ -70,6 +70,11 @@ pub fn resolve(
         };
         named.extend(table.iter().map(|(pid, _)| pid).filter(of_file));
     }
+    if named.is_empty() {
+        // A session shows an interpreter with its script.
+        let runs_script = |pid: &i32| name::script_of(*pid).as_deref() == Some(target);
+        named.extend(table.iter().map(|(pid, _)| pid).filter(runs_script));
+    }
     let own: Vec<i32> = named.iter().copied().filter(|pid| is_own(*pid)).collect();
     let named = if own.is_empty() { named } else { own };
     let parent = |pid: &i32| table.get(*pid).map(|entry| entry.parent);
@@ -116,6 +121,29 @@ mod tests {
             two.starts_with("2 programs named twice run here: 30, 32"),
             "{two}"
         );
+    }
+
+    #[test]
+    fn a_script_is_found_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("fit.sh");
+        std::fs::write(&script, "echo; read line").unwrap();
+        let mut command = std::process::Command::new("bash");
+        let mut child = command
+            .arg(&script)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Its arguments are there once it runs.
+        let printed = child.stdout.as_mut().unwrap();
+        std::io::Read::read_exact(printed, &mut [0]).unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let table = ProcessTable::of(&[(pid, 1, "bash")]);
+        assert_eq!(resolve("fit.sh", &table, |_| true), Ok(vec![pid]));
+        assert!(resolve("fit", &table, |_| true).is_err());
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]
