@@ -277,7 +277,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
         assert_eq!(counts.sum::<u64>(), seen);
     }
     let reported = agent.lines.text();
-    assert_has!(reported, " compute: ", "(rank 1), most");
+    assert_has!(reported, " compute: ", "(rank 1) to ");
     Ok(())
 }
 
