@@ -62,13 +62,8 @@ fn is_link(process: &Process, word: &str) -> bool {
 
 /// As [`script`], of a running process.
 pub(super) fn script_of(pid: i32) -> Option<String> {
-    let executable = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let arguments = arguments.split(|byte| *byte == 0);
-    let arguments: Vec<String> = arguments
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
-    script(&of_file(&executable), &arguments)
+    let process = Process::open(pid).ok()?;
+    script(&of_file(&process.executable), &process.arguments)
 }
 
 /// File name of the script that an interpreter runs, or the module after `-m`; `None` for other programs.

@@ -110,6 +110,10 @@ pub fn resolve(
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use tuneagent_e2e::line_program::LineProgram;
+
     use super::*;
 
     #[test]
@@ -127,23 +131,14 @@ mod tests {
     fn a_script_is_found_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("fit.sh");
-        std::fs::write(&script, "echo; read line").unwrap();
-        let mut command = std::process::Command::new("bash");
-        let mut child = command
-            .arg(&script)
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        std::fs::write(&script, "cat; true").unwrap();
+        let mut running = LineProgram::start(Command::new("bash").arg(&script)).unwrap();
         // Its arguments are there once it runs.
-        let printed = child.stdout.as_mut().unwrap();
-        std::io::Read::read_exact(printed, &mut [0]).unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
+        running.say("a line").unwrap();
+        let pid = i32::try_from(running.pid()).unwrap();
         let table = ProcessTable::of(&[(pid, 1, "bash")]);
         assert_eq!(resolve("fit.sh", &table, |_| true), Ok(vec![pid]));
         assert!(resolve("fit", &table, |_| true).is_err());
-        drop(child.stdin.take());
-        child.wait().unwrap();
     }
 
     #[test]

@@ -342,13 +342,14 @@ impl Metered {
     /// detached is ignored, because its end is unknown.
     fn read_threads(&mut self, reading: &mut Reading, inputs: &Inputs<'_>) {
         let now_ns = reading.at_ns;
-        let under_way_ns = self.read_under_way(now_ns, inputs);
-        self.retired_ns += under_way_ns.0;
-        self.retired_waited_ns += under_way_ns.1;
+        let last_ns = self.last().map_or(now_ns, |last| last.at_ns);
+        let mut unseen_ns = 0;
         let (mut inside_ns, mut waited_ns) = (self.retired_ns, self.retired_waited_ns);
         for (key, thread) in inputs.threads {
             inside_ns += thread.closed_ns;
             waited_ns += thread.waited_ns;
+            // Since the last reading, in a call that was under way when its probes were armed.
+            unseen_ns += thread.left_unseen_ns.saturating_sub(last_ns);
             let is_caller = thread.closed_ns > 0 || thread.inside > 0 || thread.left_unseen_ns > 0;
             reading.callers += u64::from(is_caller);
             if self.ended || !thread_lives(inputs, *key, thread) {
@@ -367,26 +368,23 @@ impl Metered {
                 .open
                 .extend(open.map(|frame| (frame.probe, now_ns.saturating_sub(frame.entered_ns))));
         }
-        reading.seen_ns = (inside_ns, waited_ns);
+        let unseen_waited_ns = self.waited_of(unseen_ns, now_ns, inputs);
+        self.retired_ns += unseen_ns;
+        self.retired_waited_ns += unseen_waited_ns;
+        reading.seen_ns = (inside_ns + unseen_ns, waited_ns + unseen_waited_ns);
     }
 
-    /// Time inside MPI since the last reading in calls that were under way when their probes were armed, and have
-    /// ended now; and the part of it spent waiting for a CPU, as much of it as of all that time.
-    fn read_under_way(&self, now_ns: u64, inputs: &Inputs<'_>) -> (u64, u64) {
-        let Some(last) = self.last() else {
-            return (0, 0);
+    /// The part of a time since the last reading that was spent waiting for a CPU: as much of it as of all the time
+    /// since then.
+    fn waited_of(&self, time_ns: u64, now_ns: u64, inputs: &Inputs<'_>) -> u64 {
+        let Some(last) = self.last().filter(|_| time_ns > 0) else {
+            return 0;
         };
-        let inside = inputs.threads.iter();
-        let inside = inside.map(|(_, thread)| thread.left_unseen_ns.saturating_sub(last.at_ns));
-        let inside_ns: u64 = inside.sum();
         let runqueue = last.counters.zip(inputs.counters);
         let waited_ns = runqueue.map_or(0, |(from, to)| to.runqueue_ns.saturating_sub(from.runqueue_ns));
         let passed_ns = now_ns.saturating_sub(last.at_ns).max(1);
-        let waited_ns = u128::from(waited_ns) * u128::from(inside_ns) / u128::from(passed_ns);
-        (
-            inside_ns,
-            inside_ns.min(u64::try_from(waited_ns).unwrap_or(u64::MAX)),
-        )
+        let waited_ns = u128::from(waited_ns) * u128::from(time_ns) / u128::from(passed_ns);
+        time_ns.min(u64::try_from(waited_ns).unwrap_or(u64::MAX))
     }
 
     /// Totals are the counted values plus an extrapolation for the gaps between sampling windows.
