@@ -183,7 +183,7 @@ fn gain(snapshot: &Snapshot) -> Option<Tile> {
 /// run.
 fn iteration(snapshot: &Snapshot) -> Option<Tile> {
     let view = snapshot.sequence.iteration.as_ref()?;
-    let calls = view::calls_each(view.calls, snapshot.sequence.steps);
+    let calls = view::calls_each(view.calls, snapshot);
     Some(match snapshot.iteration_around_change() {
         Some((before, after)) => Tile {
             name: "one iteration",

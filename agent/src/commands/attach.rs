@@ -262,6 +262,10 @@ impl Watched {
             let never = self.rules.never_applying();
             options.notes.extend(shown_at_once(never).map(only_advises));
             options.notes.extend(self.rules.only_reporting());
+            let is_empty = self.rules.is_empty();
+            options
+                .notes
+                .extend(is_empty.then(|| NOTHING_TO_APPLY.to_owned()));
         }
         set_flags(&mut options, &args);
         let host = job::host();
@@ -416,6 +420,9 @@ fn closer() -> Closer {
         .inspect_err(|error| tracing::warn!(%error, "the session itself will detach the probes"))
         .unwrap_or_default()
 }
+
+const NOTHING_TO_APPLY: &str =
+    "no rule is loaded, so --apply changes nothing until `tuneagent session add` gives this session one";
 
 /// Of the rules that never apply, those that the user supplied. For the others this is reported with their
 /// findings, because most of them do not concern the program.

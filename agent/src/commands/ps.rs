@@ -7,7 +7,7 @@ use std::{
 };
 
 use job::os_metrics::{Sampler, available, usable};
-use job::{ProcessTable, launcher_above};
+use job::{ProcessTable, launcher_above, script_of};
 use profile::Counters;
 use profile::format::{percent, wrapped};
 use profile::glob::matches;
@@ -114,7 +114,8 @@ fn key(table: &ProcessTable, pid: i32) -> Option<ProgramKey> {
     let parent = launcher_above(table, pid).unwrap_or(entry.parent);
     Some(ProgramKey {
         parent,
-        name: entry.name.clone(),
+        // Two scripts of one interpreter are two programs.
+        name: script_of(pid).unwrap_or_else(|| entry.name.clone()),
     })
 }
 

@@ -210,8 +210,8 @@ fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
         one.pause()?;
     }
     println!(
-        "{}: attached / alone {:.3?}, with rules {:.3?}, preloaded / alone {:.3?}",
-        subject.name, measured.attached, measured.with_rules, measured.preloaded
+        "{}: attached / alone {:.3?}, with rules {:.3?}, preloaded / alone {:.3?}; reported {:.4?} of the time",
+        subject.name, measured.attached, measured.with_rules, measured.preloaded, measured.reported
     );
     Ok(measured)
 }

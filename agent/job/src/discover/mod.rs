@@ -19,6 +19,7 @@ pub use job::{Job, Member, WatchedSite};
 pub use job_id::{end_time_s, job_id};
 pub use launcher::{above as launcher_above, is_launcher};
 pub use machines::Machines;
+pub use name::script_of;
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};
 pub use variables::Variables;

@@ -61,7 +61,7 @@ fn is_link(process: &Process, word: &str) -> bool {
 }
 
 /// As [`script`], of a running process.
-pub(super) fn script_of(pid: i32) -> Option<String> {
+pub fn script_of(pid: i32) -> Option<String> {
     let process = Process::open(pid).ok()?;
     script(&of_file(&process.executable), &process.arguments)
 }

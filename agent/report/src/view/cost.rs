@@ -27,7 +27,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
         agent: late.agent,
         starting_ns: None,
         of_cpu: late.probes,
-        are: "are",
+        is_over_all: false,
     };
     let line = |slowdown| lines(snapshot, cost, slowdown, &shown);
     late.slowdown.map(line).unwrap_or_default()
@@ -46,13 +46,16 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
         agent,
         starting_ns: Some(cost.agent.starting_ns).filter(|cpu_ns| *cpu_ns >= STARTING_SHOWN_NS),
         of_cpu: cost.probes_share(),
-        are: "were",
+        is_over_all: true,
     };
     lines(snapshot, cost, cost.slowdown, &shown)
 }
 
 /// From this many times their share of the program's CPU time on, the time that probes take is that of one process.
 const UNEQUAL: f64 = 2.0;
+/// If a program wants this many times the CPUs that it may use, its threads mostly wait for each other's CPUs: what
+/// a hit delays lets another thread run, and the sum of the hits says nothing about the time of the program.
+const CROWDED: f64 = 1.25;
 
 /// The displayed values, recent or over the entire session.
 struct Shown<'a> {
@@ -63,58 +66,73 @@ struct Shown<'a> {
     starting_ns: Option<u64>,
     /// CPU time of hits as a share of the job's CPU time, to which the budget refers.
     of_cpu: Option<f64>,
-    /// `are` or `were`.
-    are: &'static str,
+    /// Over the entire session.
+    is_over_all: bool,
+}
+
+/// The sentence about the program. What the agent uses follows it.
+fn of_program(snapshot: &Snapshot, slowdown: Slowdown, shown: &Shown<'_>) -> String {
+    let mostly = shown.most_expensive;
+    let mostly = mostly.map_or_else(String::new, |name| format!(", mostly of {}", in_sentence(name)));
+    if let Some(allowed) = crowded(snapshot, slowdown) {
+        let probes = shown.of_cpu.filter(|share| *share > 0.0);
+        let probes = probes.map_or_else(String::new, |share| {
+            format!("; probes use ~{} of its CPU time{mostly}", percent(share))
+        });
+        return format!(
+            "not known how much longer the program takes, as its threads want {:.1} CPUs and may use {allowed:.1}{probes}",
+            slowdown.wanted
+        );
+    }
+    // The others may wait for that process, or it for them.
+    let of_cpu = shown.of_cpu.filter(|share| slowdown.probes > UNEQUAL * share);
+    let (mark, whose) = match of_cpu {
+        Some(share) => (
+            "up to ~",
+            format!(
+                " in the process that they delay most, {} of all CPU time",
+                percent(share)
+            ),
+        ),
+        None => (parts::cost_mark(snapshot), String::new()),
+    };
+    let probes = match slowdown.probes > 0.0 {
+        true => format!(" (probes {}{whose}{mostly})", percent(slowdown.probes)),
+        false => String::new(),
+    };
+    format!(
+        "the program takes {mark}{} longer{probes}",
+        percent(slowdown.all())
+    )
+}
+
+/// The CPUs that the program may use, if it wants many more.
+fn crowded(snapshot: &Snapshot, slowdown: Slowdown) -> Option<f64> {
+    let allowed = snapshot.cpus.as_ref()?.allowed;
+    Some(allowed).filter(|allowed| slowdown.wanted > CROWDED * allowed)
 }
 
 /// The slowdown of the program, and its causes.
 fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown<'_>) -> Vec<String> {
-    let agent = shown.agent;
-    let mut parts = Vec::new();
     let is_full = slowdown.is_full;
-    let of_cpu = shown.of_cpu.filter(|_| cost.windows.is_some());
-    // The others may wait for that process, or it for them.
-    let is_of_one = of_cpu.is_some_and(|share| slowdown.probes > UNEQUAL * share);
-    let (mark, of, whose) = match is_of_one {
-        true => (
-            "up to ~",
-            "the time of the process that they delay most",
-            "the program's",
-        ),
-        false => (parts::cost_mark(snapshot), "its time", "its"),
-    };
-    if slowdown.probes > 0.0 {
-        let most_expensive = shown.most_expensive;
-        let most_expensive =
-            most_expensive.map_or_else(String::new, |name| format!(" (most of it {})", in_sentence(name)));
-        let of_cpu = of_cpu.map_or_else(String::new, |share| {
-            format!(" and {} of {whose} CPU time", percent(share))
-        });
-        parts.push(format!(
-            "probes {} of {of}{of_cpu}{most_expensive}",
-            percent(slowdown.probes)
-        ));
-    }
-    parts.extend(agent.map(|agent| {
+    let uses = shown.agent.map(|agent| {
         let idle = if is_full { "a" } else { "an idle" };
-        format!("tuneagent {} of {idle} CPU", percent(agent))
-    }));
-    let starting = shown.starting_ns.map(|cpu_ns| duration(cpu_ns as f64));
-    parts.extend(starting.map(|cpu_time| format!("{cpu_time} of CPU time to start")));
+        format!("; tuneagent uses {} of {idle} CPU", percent(agent))
+    });
     let resident = cost.agent.resident_bytes;
-    parts.extend(resident.map(|resident| bytes(resident as f64)));
-    let mut lines = vec![format!(
-        " cost: the program takes {mark}{} longer: {}",
-        percent(slowdown.all()),
-        parts.join(", ")
-    )];
+    let resident = resident.map(|resident| format!(", {}", bytes(resident as f64)));
+    let starting = shown.starting_ns.map(|cpu_ns| duration(cpu_ns as f64));
+    let starting = starting.map(|cpu_time| format!(", and used {cpu_time} of CPU time to start"));
+    let of_program = of_program(snapshot, slowdown, shown);
+    let [uses, resident, starting] = [uses, resident, starting].map(Option::unwrap_or_default);
+    let mut lines = vec![format!(" cost: {of_program}{uses}{resident}{starting}")];
     let is_much = slowdown.all() > TOO_MUCH;
-    if is_full && is_much && slowdown.probes > 0.0 {
+    if is_full && is_much && slowdown.probes > 0.0 && crowded(snapshot, slowdown).is_none() {
         lines.push(
             "    no CPU is idle: hits may cost more than was measured, and slow the program more".to_owned(),
         );
     }
-    let of_windows = |view| windows(view, snapshot, shown.are);
+    let of_windows = |view| windows(view, snapshot, shown.is_over_all);
     lines.extend(cost.windows.as_ref().map(of_windows));
     lines.extend(above(cost, snapshot.elapsed));
     if is_much && cost.windows.is_none() {
@@ -176,16 +194,17 @@ fn less(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, of_budget: &st
 }
 
 /// Uses the same part of the time as the line above it.
-fn windows(view: &WindowsView, snapshot: &Snapshot, are: &str) -> String {
+fn windows(view: &WindowsView, snapshot: &Snapshot, is_over_all: bool) -> String {
     let sampled = parts::sampled(&snapshot.functions());
-    let regions = snapshot.regions().filter(|_| are == "were");
+    let regions = snapshot.regions().filter(|_| is_over_all);
     let of_regions = regions.map(|regions| parts::probed(snapshot, &regions));
     let part = sampled.map(|sampled| sampled.watched).or(of_regions);
     let part = part.unwrap_or(view.part);
-    let verb = match (view.functions.len(), are) {
-        (1, "were") => "was",
-        (1, _) => "is",
-        _ => are,
+    let verb = match (view.functions.len(), is_over_all) {
+        (1, true) => "was",
+        (1, false) => "is",
+        (_, true) => "were",
+        (_, false) => "are",
     };
     let what = if view.cuts_sequence {
         "calls, iterations and call sites"
@@ -251,10 +270,10 @@ mod tests {
     #[test]
     fn what_it_costs_is_one_line_and_what_is_much_is_said() {
         let text = |lines: Vec<String>| lines.join("\n");
-        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes ~0.31 % longer: probes 0.31 % of its time (most of it MPI_Iprobe), tuneagent 0.4 % of an idle CPU, 21 MiB");
+        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes ~0.31 % longer (probes 0.31 %, mostly of MPI_Iprobe); tuneagent uses 0.4 % of an idle CPU, 21 MiB");
         let mut much = snapshot(0.02);
         insta::assert_snapshot!(text(over_all(&much)), @r"
-         cost: the program takes ~2.2 % longer: probes 2 % of its time (most of it MPI_Iprobe), tuneagent 0.2 % of a CPU, 21 MiB
+         cost: the program takes ~2.2 % longer (probes 2 %, mostly of MPI_Iprobe); tuneagent uses 0.2 % of a CPU, 21 MiB
             no CPU is idle: hits may cost more than was measured, and slow the program more
             to lower the cost: a smaller --budget (which holds over minutes: a session of seconds may cost more)
         ");
@@ -293,6 +312,34 @@ mod tests {
     }
 
     #[test]
+    fn how_much_longer_a_program_of_more_threads_than_cpus_takes_is_not_known() {
+        let mut snapshot = snapshot(0.49);
+        let of_cpus = |allowed| {
+            Some(profile::CpusView {
+                allowed,
+                is_quota: false,
+                online: None,
+                memory_nodes: None,
+                throttled: None,
+            })
+        };
+        snapshot.cpus = of_cpus(2.0);
+        assert!(
+            over_all(&snapshot)[0].contains("the program takes ~49 % longer"),
+            "it wants two"
+        );
+        if let Some(cost) = &mut snapshot.cost {
+            cost.slowdown.wanted = 5.94;
+        }
+        insta::assert_snapshot!(over_all(&snapshot)[0], @" cost: not known how much longer the program takes, as its threads want 5.9 CPUs and may use 2.0; probes use ~49 % of its CPU time, mostly of MPI_Iprobe; tuneagent uses 0.2 % of a CPU, 21 MiB");
+        snapshot.cpus = of_cpus(8.0);
+        assert!(
+            over_all(&snapshot)[0].contains("the program takes ~49 % longer"),
+            "it has them"
+        );
+    }
+
+    #[test]
     fn memory_that_is_not_known_is_left_out() {
         let mut snapshot = snapshot(0.0031);
         if let Some(cost) = &mut snapshot.cost {
@@ -315,15 +362,15 @@ mod tests {
             cuts_sequence: true,
         });
         insta::assert_snapshot!(now(&snapshot).join("\n"), @r"
-         cost: the program takes ~0.9 % longer: probes 0.9 % of its time and 0.9 % of its CPU time (most of it MPI_Iprobe), tuneagent 0.4 % of an idle CPU, 21 MiB
+         cost: the program takes ~0.9 % longer (probes 0.9 %, mostly of MPI_Iprobe); tuneagent uses 0.4 % of an idle CPU, 21 MiB
             MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites outside this time are not seen; ~ marks estimates
         ");
         // A rank that hardly ever has a CPU is delayed most.
         if let Some(cost) = &mut snapshot.cost {
             cost.of_late.probes = Some(0.001);
         }
-        let said = " cost: the program takes up to ~0.9 % longer: probes 0.9 % of the time of the process that they delay most and 0.1 % of the \
-            program's CPU time (";
+        let said = " cost: the program takes up to ~0.9 % longer (probes 0.9 % in the process that they delay most, 0.1 % of all CPU time, \
+            mostly of MPI_Iprobe)";
         assert!(now(&snapshot)[0].starts_with(said), "{:?}", now(&snapshot)[0]);
         if let Some(cost) = &mut snapshot.cost {
             cost.probes[0].ns = 1.2e9;

@@ -21,16 +21,33 @@ pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<f64> {
     (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| 1.0 - awake / outside)
 }
 
+/// From this part on, waiting for a CPU is reported: a rank that waits for one counts as useful.
+const WAITING_SHOWN: f64 = 0.1;
+
+/// The part of the time outside MPI in which the ranks wait for a CPU, if it is known and large enough to report. Without
+/// MPI, the part of the time in which the threads want a CPU.
+pub(super) fn waiting(rates: &[Rates]) -> Option<f64> {
+    let (mut all, mut waiting) = (0.0, 0.0);
+    for rates in rates {
+        let inside = match rates.mpi {
+            Some(_) => rates.mpi_waiting?,
+            None => 0.0,
+        };
+        all += rates.mpi.map_or(rates.cpu + rates.runqueue, |mpi| 1.0 - mpi);
+        waiting += (rates.runqueue - inside).max(0.0);
+    }
+    (waiting > WAITING_SHOWN * all).then(|| (waiting / all).min(1.0))
+}
+
 /// The efficiencies over the session; `None` also if the ranks sleep.
 pub fn efficiencies(snapshot: &Snapshot) -> Option<&EfficienciesView> {
     let known = snapshot.sequence.efficiencies.as_ref();
     known.filter(|_| asleep(snapshot.overall().into_iter()).is_none())
 }
 
-/// The efficiencies, their factors and the scalability, in lines; `asleep` is the share of the time outside MPI
-/// that must be reported as sleep.
-pub(super) fn lines(view: &EfficienciesView, asleep: Option<f64>) -> Vec<String> {
-    let not_measured = asleep.map(|share| {
+/// The efficiencies, their factors and the scalability, in lines, of ranks with `rates`.
+pub(super) fn lines(view: &EfficienciesView, rates: &[Rates]) -> Vec<String> {
+    let not_measured = asleep(rates.iter().copied()).map(|share| {
         format!(
             " parallel efficiency not measured: outside MPI the ranks sleep {} of the time, which is neither work nor \
              waiting for other ranks",
@@ -41,8 +58,16 @@ pub(super) fn lines(view: &EfficienciesView, asleep: Option<f64>) -> Vec<String>
     let scalability = scalability.map(|of| scalability_line(of, view.ranks));
     let split = view.split.as_ref().filter(|_| not_measured.is_none());
     let split = split.map(split_line);
+    let waits = waiting(rates).filter(|_| not_measured.is_none() && view.is_balance_known());
+    let waits = waits.map(|share| {
+        format!(
+            "    waiting for a CPU, {} of the time outside MPI, counts as useful",
+            percent(share)
+        )
+    });
     [not_measured.unwrap_or_else(|| factors(view))]
         .into_iter()
+        .chain(waits)
         .chain(split)
         .chain(scalability)
         .collect()
@@ -121,9 +146,10 @@ mod tests {
             cpu,
             ..Rates::default()
         };
-        let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
-        assert_eq!(said.map(percent).as_deref(), Some("99 %"));
-        let shown = lines(&example::efficiencies([1.0, 1.0]), said);
+        let shown = lines(
+            &example::efficiencies([1.0, 1.0]),
+            &[rank(0.0, 0.02), rank(0.0, 0.0)],
+        );
         assert_eq!(
             shown,
             [
@@ -141,6 +167,27 @@ mod tests {
         // Nearly always inside MPI: the remaining time is too small to report.
         assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
         assert_eq!(asleep(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn ranks_that_wait_for_a_cpu_are_no_imbalance_of_their_work() {
+        let rank = |cpu, runqueue| Rates {
+            mpi: Some(0.2),
+            mpi_waiting: Some(0.1),
+            cpu,
+            runqueue,
+            ..Rates::default()
+        };
+        let shown = |rates: [Rates; 2]| lines(&example::efficiencies([0.9, 0.7]), &rates);
+        let line = shown([rank(0.5, 0.5), rank(0.9, 0.1)]).swap_remove(1);
+        insta::assert_snapshot!(line, @"    waiting for a CPU, 25 % of the time outside MPI, counts as useful");
+        assert_eq!(shown([rank(0.9, 0.1), rank(0.9, 0.1)]).len(), 1);
+        // Where the waiting was, the kernel does not report.
+        let unknown = Rates {
+            mpi_waiting: None,
+            ..rank(0.5, 0.5)
+        };
+        assert_eq!(shown([unknown, unknown]).len(), 1);
     }
 
     #[test]

@@ -52,7 +52,9 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
         lines.extend(block(index + 1, finding));
         // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
-        let tunes = shown_rules(snapshot).filter(|rule| rule.name == finding.rule);
+        // A finding is closed after several windows in which its condition fails; one of them is no news.
+        let tunes = shown_rules(snapshot)
+            .filter(|rule| rule.name == finding.rule && rule.standing != Standing::Quiet);
         let tunes = tunes.filter(|rule| !(is_in_force(rule) && was_reverted(snapshot, &rule.name)));
         let tunes = tunes.filter(|rule| !finding.repaired || finding.now.is_none() && is_in_force(rule));
         lines.extend(state(tunes).map(|state| format!("    state  {state}")));
@@ -216,7 +218,10 @@ mod tests {
         snapshot.rules = vec![
             rule("load-imbalance", "condition false: a"),
             rule("shared-core", "condition false: b"),
-            rule("openmpi-busy-wait", "advising"),
+            RuleView {
+                standing: Standing::Advising,
+                ..rule("openmpi-busy-wait", "advising")
+            },
         ];
         snapshot.past_findings = vec![FindingView {
             at: std::time::Duration::from_millis(6110),

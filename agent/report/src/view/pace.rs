@@ -2,8 +2,8 @@
 
 use profile::format::{count, percent, plural};
 use profile::{
-    CallSiteView, EfficienciesView, FunctionTotals, IterationView, SequenceView, Snapshot, SourcePlace,
-    Steps, TeamsView,
+    CallSiteView, EfficienciesView, FunctionTotals, IterationView, Rates, SequenceView, Snapshot,
+    SourcePlace, Steps, TeamsView,
 };
 
 use super::efficiency;
@@ -25,12 +25,12 @@ const NAME_MAX: usize = 48;
 /// Current pace and efficiencies.
 pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
-    let asleep = efficiency::asleep(snapshot.running().filter_map(|process| process.rates));
+    let rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
     let rests = until(snapshot).is_some();
     lines(
         snapshot,
         sequence.efficiencies_of_late.as_ref(),
-        asleep,
+        &rates,
         |iteration| {
             let of_late = iteration.of_late_ns.filter(|_| !rests);
             of_late.map_or(StepTime::Mean(iteration.mean_ns), StepTime::Recent)
@@ -48,10 +48,10 @@ fn until(snapshot: &Snapshot) -> Option<String> {
 /// Pace and efficiencies over the entire session, and the parts that are not measured.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
-    let asleep = efficiency::asleep(snapshot.overall().into_iter());
     let around = snapshot.iteration_around_change();
     let around = around.map(|(before_ns, after_ns)| StepTime::Around { before_ns, after_ns });
-    let mut lines = lines(snapshot, sequence.efficiencies.as_ref(), asleep, |iteration| {
+    let efficiencies = sequence.efficiencies.as_ref();
+    let mut lines = lines(snapshot, efficiencies, &snapshot.overall(), |iteration| {
         around.unwrap_or(StepTime::Mean(iteration.mean_ns))
     });
     let without = sequence.without_split.as_ref();
@@ -64,7 +64,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
 fn lines(
     snapshot: &Snapshot,
     efficiencies: Option<&EfficienciesView>,
-    asleep: Option<f64>,
+    rates: &[Rates],
     time: impl Fn(&IterationView) -> StepTime,
 ) -> Vec<String> {
     let (mut lines, sequence) = (Vec::new(), &snapshot.sequence);
@@ -80,7 +80,7 @@ fn lines(
                 true => "",
                 false => parts::beside_changes(snapshot, span),
             };
-            let line = step_line(iteration, time, sequence, (until, is_sampled), (probes, &beside));
+            let line = step_line(iteration, time, snapshot, (until, is_sampled), (probes, &beside));
             lines.push(line);
             let begins_at = iteration.begins_at.as_ref();
             lines.extend(begins_at.map(|begin| {
@@ -93,12 +93,12 @@ fn lines(
             let before = iteration.before.as_ref();
             let before = before.map(|left| (left, beside((left.from, left.pace.until))));
             let before = before.filter(|(_, beside)| *beside != parts::STRADDLES);
-            lines.extend(before.map(|(left, beside)| left_loop(left, sequence.steps, beside)));
+            lines.extend(before.map(|(left, beside)| left_loop(left, snapshot, beside)));
         }
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
     }
-    let of = |view| efficiency::lines(view, asleep);
+    let of = |view| efficiency::lines(view, rates);
     lines.extend(efficiencies.map(of).unwrap_or_default());
     lines
 }
@@ -149,19 +149,27 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
         false => String::new(),
     };
     let mut lines = vec![format!(" {rate}{inside}{seen}")];
-    lines.extend(regions.teams.as_ref().map(team_line));
+    let waiting = efficiency::waiting(&snapshot.overall());
+    lines.extend(regions.teams.as_ref().map(|teams| team_line(teams, waiting)));
     lines
 }
 
-fn team_line(teams: &TeamsView) -> String {
+/// The share of the time that the threads wait for a CPU is `waiting`, if that is much.
+fn team_line(teams: &TeamsView, waiting: Option<f64>) -> String {
     let threads = match (teams.of.threads_least, teams.of.threads_most) {
         (1, 1) => "1 thread".to_owned(),
         (least, most) if least == most => format!("{most} threads"),
         (least, most) => format!("{least} to {most} threads"),
     };
-    let balance = teams
-        .load_balance
-        .map_or_else(String::new, |balance| format!("; load balance {balance:.2}"));
+    // A thread that waits for a CPU counts as working.
+    let balance = match (teams.load_balance, waiting) {
+        (Some(_), Some(waiting)) => format!(
+            "; load balance not known, as the threads wait for a CPU {} of the time that they want one",
+            percent(waiting)
+        ),
+        (Some(balance), None) => format!("; load balance {balance:.2}"),
+        (None, _) => String::new(),
+    };
     format!(
         " time of their teams ({threads})   working {}   waiting at the end {}   starting and ending {}{balance}",
         percent(teams.working),

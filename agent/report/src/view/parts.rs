@@ -440,7 +440,7 @@ mod tests {
                 &[
                     "calls   share of the time   (without MPI_Iprobe, which polls)",
                     "MPI_Send                   380     47 %  in ?",
-                    "(27 steps, 3 MPI calls each)",
+                    "(27 steps, 3 MPI calls each besides polls)",
                 ],
                 &["sampled calls only", "~380"],
             ),

@@ -579,7 +579,7 @@ pub(super) mod tests {
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
             ..finding("openmpi-busy-wait", "64 ranks share 2 CPUs")
         });
-        let advising = rule("openmpi-busy-wait", Standing::Quiet, "advising");
+        let advising = rule("openmpi-busy-wait", Standing::Advising, "advising");
         snapshot.rules.push(advising);
         insta::assert_snapshot!(text(&snapshot), @"
         after 2 s       26 368 MPI calls/s, 218 MiB/s sent

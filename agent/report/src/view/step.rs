@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use profile::format::{count, duration, percent, plural, time, times};
-use profile::{IterationView, LeftLoop, SequenceView, Steps};
+use profile::{IterationView, LeftLoop, Snapshot};
 
 use super::parts;
 
@@ -28,11 +28,20 @@ pub(super) enum StepTime {
     },
 }
 
-/// The MPI calls or parallel regions of an iteration, in words.
-pub fn calls_each(calls: f64, steps: Steps) -> String {
+/// The MPI calls or parallel regions of an iteration, in words. Polls, such as MPI_Iprobe, are not among them.
+pub fn calls_each(calls: f64, snapshot: &Snapshot) -> String {
+    let noun = snapshot.sequence.steps.noun();
+    let mut called = snapshot
+        .functions()
+        .into_iter()
+        .filter(|function| function.calls > 0);
+    let polls = match called.any(|function| parts::is_polling(&function.name)) {
+        true => " besides polls",
+        false => "",
+    };
     match calls.round() {
-        1.0 => format!("1 {} each", steps.noun()),
-        calls => format!("{} {}s each", count(calls), steps.noun()),
+        1.0 => format!("1 {noun} each{polls}"),
+        calls => format!("{} {noun}s each{polls}", count(calls)),
     }
 }
 
@@ -42,11 +51,12 @@ pub(super) type BesideChanges<'a> = &'a dyn Fn((Duration, Duration)) -> &'static
 pub(super) fn step_line(
     iteration: &IterationView,
     time: StepTime,
-    sequence: &SequenceView,
+    snapshot: &Snapshot,
     (until, is_sampled): (Option<String>, bool),
     (probes, beside): (Option<(f64, &str)>, BesideChanges<'_>),
 ) -> String {
-    let calls = calls_each(iteration.calls, sequence.steps);
+    let sequence = &snapshot.sequence;
+    let calls = calls_each(iteration.calls, snapshot);
     // The times before and after a change of ours say more than those of the quarters.
     let is_around = matches!(time, StepTime::Around { .. });
     let change = iteration.change.filter(|_| !is_around);
@@ -116,7 +126,7 @@ fn quarters(change: f64) -> String {
 
 /// The loop before the last one, in the form of the line above it: other calls are in its steps, so the times of
 /// a step of both say nothing about the pace.
-pub(super) fn left_loop(left: &LeftLoop, steps: Steps, beside: &str) -> String {
+pub(super) fn left_loop(left: &LeftLoop, snapshot: &Snapshot, beside: &str) -> String {
     let pace = left.pace;
     format!(
         " before it, from {} to {}, one step of another loop took {} on average{beside}   ({}, {})",
@@ -124,17 +134,40 @@ pub(super) fn left_loop(left: &LeftLoop, steps: Steps, beside: &str) -> String {
         time(pace.until),
         duration(pace.mean_ns),
         plural(usize::try_from(pace.count).unwrap_or(usize::MAX), "step"),
-        calls_each(left.calls, steps),
+        calls_each(left.calls, snapshot),
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use profile::{FunctionTotals, ProcessView, Steps};
+
     use super::*;
 
     #[test]
     fn one_call_or_region_of_an_iteration_is_in_the_singular() {
-        assert_eq!(calls_each(1.0, Steps::Regions), "1 parallel region each");
-        assert_eq!(calls_each(7.0, Steps::MpiCalls), "7 MPI calls each");
+        let calls_of = |function: &str, steps| {
+            let called = FunctionTotals {
+                name: function.to_owned(),
+                calls: 240,
+                ..FunctionTotals::default()
+            };
+            let process = ProcessView {
+                functions: vec![called],
+                ..ProcessView::default()
+            };
+            let mut snapshot = Snapshot {
+                processes: vec![process],
+                ..Snapshot::default()
+            };
+            snapshot.sequence.steps = steps;
+            snapshot
+        };
+        let regions = calls_of("GOMP_parallel", Steps::Regions);
+        assert_eq!(calls_each(1.0, &regions), "1 parallel region each");
+        let calls = calls_of("MPI_Send", Steps::MpiCalls);
+        assert_eq!(calls_each(7.0, &calls), "7 MPI calls each");
+        let calls = calls_of("MPI_Iprobe", Steps::MpiCalls);
+        assert_eq!(calls_each(2.0, &calls), "2 MPI calls each besides polls");
     }
 }

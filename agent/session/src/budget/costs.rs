@@ -130,11 +130,20 @@ impl Costs {
         let (all, mut slowdown) = sum(Metered::usage);
         let (late, mut slowdown_of_late) = sum(Metered::usage_of_late);
         let mut late = late.of_late(&late.costs(price), self.agent_of_late());
+        let overall = CostView {
+            probes: all.costs(price),
+            job_ns: all.job_ns,
+            ..CostView::default()
+        };
         // The last second may cover a complete window, or none.
         if let Some(shares) = of_late {
             (late.probes, late.together) = shares.unzip();
             late.most_expensive = None;
-            slowdown_of_late.probes = slowdown.probes;
+            // The process that was delayed most since the start still is.
+            slowdown_of_late.probes = match (late.probes, overall.probes_share()) {
+                (Some(recent), Some(mean)) if mean > 0.0 => slowdown.probes * recent / mean,
+                _ => slowdown.probes,
+            };
         }
         let full = self.fullness.part();
         slowdown_of_late.delay_by_agent(late.agent.unwrap_or_default(), full);
@@ -143,16 +152,14 @@ impl Costs {
         slowdown.delay_by_agent(self.agent().cpu_ns as f64 / watched_ns as f64, full);
         CostView {
             arming_ns: self.arming_ns,
-            job_ns: all.job_ns,
             held: shown.held,
             agent: self.agent(),
             slowdown,
             of_late: late,
             unread: shown.unread,
             is_recorded: shown.is_recorded,
-            probes: all.costs(price),
             prices: shown.prices,
-            ..CostView::default()
+            ..overall
         }
     }
 }
