@@ -187,7 +187,7 @@ impl Contract {
                 let module = module.ok_or_else(|| format!("there is no module `{owner}`"))?;
                 let Some(workers) = &mut module.workers else {
                     return Err(format!(
-                        "`{owner}` states no workers: add `workers: N`, as it has now, to the module"
+                        "`{owner}` has no `workers:`: add `workers: N`, the number that it has now, to the module"
                     ));
                 };
                 if module.place.machines.len() > 1 {

@@ -25,6 +25,9 @@ const LOOKS_AT_HEAPS: u32 = 20;
 const FIRST_HEAPS: u32 = 4;
 const HEAPS_BYTES_MIN: u64 = 64 << 20;
 
+/// A wait that has not ended counts from this length on: the CPU time of a thread that runs is up to a tick old.
+const OPEN_WAIT_MIN_NS: u64 = 20_000_000;
+
 /// Reads the counters of one process repeatedly. It keeps the process's directory in /proc open, which still
 /// refers to this process if its pid is reused.
 #[derive(Debug)]
@@ -58,6 +61,10 @@ struct ThreadCounters {
     runqueue_first_ns: u64,
     /// Part of `runqueue_ns` that the kernel added after the first sample, when a wait ended that had begun before.
     runqueue_earlier_ns: u64,
+    /// When the thread was seen to run or to wait for a CPU, and `runqueue_ns` then; `None` if it slept.
+    ready: Option<(Instant, u64)>,
+    /// The part of a wait that has not ended; the kernel adds a wait to `runqueue_ns` at its end.
+    open_wait_ns: u64,
     involuntary: u64,
     voluntary: u64,
     /// List of the CPUs that it could use when it last ran; empty if unknown.
@@ -103,6 +110,7 @@ impl Sampler {
         self.has_run = used_ns.is_none() || used_ns != self.used_ns;
         if !self.has_run && self.still < STILL_MAX {
             self.still += 1;
+            self.count_open_waits(Instant::now());
             return Ok(self.sum);
         }
         let stat = self.process.stat()?;
@@ -144,6 +152,15 @@ impl Sampler {
         self.threads = seen;
         (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
+    }
+
+    /// The process had no CPU since its threads were read: those that were ready then have waited since.
+    fn count_open_waits(&mut self, now: Instant) {
+        for thread in self.threads.values_mut() {
+            let before_ns = thread.waited_ns();
+            thread.keep_waiting(now);
+            self.sum.runqueue_ns += thread.waited_ns().saturating_sub(before_ns);
+        }
     }
 
     fn moved_bytes(&self) -> Option<(u64, u64)> {
@@ -228,7 +245,20 @@ impl Threads for Sampler {
 impl ThreadCounters {
     /// Time waited for a CPU, without waits of before the first sample that ended after it.
     fn waited_ns(&self) -> u64 {
-        self.runqueue_ns.saturating_sub(self.runqueue_earlier_ns)
+        self.runqueue_ns.saturating_sub(self.runqueue_earlier_ns) + self.open_wait_ns
+    }
+
+    /// The thread has not run since it was read: if it was ready then, it has waited since.
+    fn keep_waiting(&mut self, now: Instant) {
+        let Some((since, runqueue_ns)) = self.ready else {
+            return;
+        };
+        // A wait that is moved to another CPU is added in parts.
+        let added_ns = self.runqueue_ns.saturating_sub(runqueue_ns);
+        let waited_ns = now.saturating_duration_since(since).as_nanos() as u64;
+        if waited_ns >= OPEN_WAIT_MIN_NS {
+            self.open_wait_ns = waited_ns.saturating_sub(added_ns);
+        }
     }
 
     /// The thread was read this long after the first sample of the process: it cannot have waited longer since then.
@@ -266,10 +296,12 @@ impl ThreadCounters {
         let status = match (status, before.filter(is_same)) {
             (Some(status), _) => status,
             (None, Some(before)) => {
-                return Ok(ThreadCounters {
+                let mut waits = ThreadCounters {
                     runqueue_ns: now.runqueue_ns,
                     ..before.clone()
-                });
+                };
+                waits.keep_waiting(Instant::now());
+                return Ok(waits);
             }
             (None, None) => {
                 own = text(process, &format!("task/{thread}/status"))?;
@@ -277,12 +309,19 @@ impl ThreadCounters {
             }
         };
         let switches = |key| number(status, key).unwrap_or(0);
-        Ok(ThreadCounters {
+        let is_ready = line(status, "State:").is_some_and(|state| state.starts_with('R'));
+        let since = before.filter(is_same).and_then(|before| before.ready);
+        let mut read = ThreadCounters {
+            ready: is_ready.then(|| since.unwrap_or((Instant::now(), now.runqueue_ns))),
             involuntary: switches("nonvoluntary_ctxt_switches:"),
             voluntary: switches("voluntary_ctxt_switches:"),
             allowed: line(status, "Cpus_allowed_list:").unwrap_or_default().to_owned(),
             ..now
-        })
+        };
+        if since.is_some() {
+            read.keep_waiting(Instant::now());
+        }
+        Ok(read)
     }
 }
 
@@ -310,7 +349,7 @@ fn ticks_ns(ticks: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{process::Command, time::Duration};
 
     use tuneagent_e2e::line_program::LineProgram;
     use tuneagent_e2e::wait::{SOON, wait_for, wait_until};
@@ -417,6 +456,31 @@ mod tests {
         assert_eq!(bound(None, &threads), (75, 0, 0), "what is granted is not known");
         let unknown = [thread(30, "")];
         assert_eq!(bound(Some(4), &unknown), (30, 0, 0));
+    }
+
+    #[test]
+    fn a_wait_that_has_not_ended_counts_and_is_counted_once() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis);
+        let mut thread = ThreadCounters {
+            runqueue_ns: 7_000_000,
+            ready: Some((begin, 7_000_000)),
+            ..ThreadCounters::default()
+        };
+        thread.keep_waiting(begin + ms(3));
+        assert_eq!(
+            thread.waited_ns(),
+            7_000_000,
+            "it may have run for less than a tick"
+        );
+        thread.keep_waiting(begin + ms(400));
+        assert_eq!(thread.waited_ns(), 407_000_000);
+        // The kernel adds a part as the thread is moved to another CPU, and the rest at the end of the wait.
+        thread.runqueue_ns += 300_000_000;
+        thread.keep_waiting(begin + ms(500));
+        assert_eq!(thread.waited_ns(), 507_000_000);
+        let mut asleep = ThreadCounters::default();
+        asleep.keep_waiting(begin + ms(500));
+        assert_eq!(asleep.waited_ns(), 0);
     }
 
     #[test]

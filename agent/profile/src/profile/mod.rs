@@ -65,6 +65,8 @@ pub struct Usage {
     pub unhindered_ns: u64,
     /// CPUs that its threads used or waited for.
     pub wanted: f64,
+    /// The span of these counters.
+    pub elapsed_ns: u64,
 }
 
 impl Profile {
@@ -276,6 +278,7 @@ impl Metered {
             cpu_ns,
             unhindered_ns: elapsed_ns.saturating_sub(waited_ns),
             wanted: (cpu_ns + waited_ns) as f64 / elapsed_ns.max(1) as f64,
+            elapsed_ns,
         })
     }
 }

@@ -56,6 +56,23 @@ impl Snapshot {
         let all = self.by_process().into_iter();
         all.filter_map(|entries| mean(&entries)).collect()
     }
+
+    /// The CPUs that all processes were on, and those that they waited for, in the mean over the session: a process that
+    /// lived for a part of it counts for that part.
+    pub fn overall_cpus(&self) -> (f64, f64) {
+        let elapsed_ns = self.elapsed.as_nanos().max(1) as f64;
+        let measured = self.processes.iter().filter_map(|entry| {
+            // How long a process of a recording was watched is not known.
+            let part = match entry.watched_ns {
+                0 => 1.0,
+                watched_ns => (watched_ns as f64 / elapsed_ns).min(1.0),
+            };
+            Some((entry.overall?, part))
+        });
+        measured.fold((0.0, 0.0), |(on, waiting), (rates, part)| {
+            (on + part * rates.cpu, waiting + part * rates.runqueue)
+        })
+    }
 }
 
 /// The mean of the rates of successive programs of one process, weighted by the time for which they were watched.

@@ -45,6 +45,13 @@ pub struct WatchedRate {
     pub waste: Option<f64>,
 }
 
+impl WatchedRate {
+    /// Its mean is below its target, which alone is no violation.
+    fn is_below(&self) -> bool {
+        self.rate.is_some_and(|rate| rate < self.target)
+    }
+}
+
 /// A window, as a line for other programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WatchedWindow {
@@ -119,6 +126,9 @@ impl WatchSummary {
                 "was seen in {} windows, and {WINDOWS_BELOW} are needed to judge it",
                 self.windows
             ),
+            (false, true) if self.rates.iter().any(WatchedRate::is_below) => {
+                format!("holds: no rate was surely below its target in {WINDOWS_BELOW} windows in a row")
+            }
             (false, true) => "holds".to_owned(),
             (false, false) => "does not hold".to_owned(),
         };

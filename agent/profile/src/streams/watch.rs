@@ -40,6 +40,8 @@ pub struct ContractWatch {
     targets: Vec<Target>,
     modules: BTreeMap<String, Mean>,
     bottleneck: Option<Bottleneck>,
+    /// What the last window saw, with the means of all windows as the shares of its modules.
+    mean: ObservedGraph,
     windows: u32,
     /// What the modules did in the last window.
     last: Vec<WatchedModule>,
@@ -116,6 +118,7 @@ impl ContractWatch {
             targets,
             modules: BTreeMap::new(),
             bottleneck: None,
+            mean: ObservedGraph::default(),
             windows: 0,
             last: Vec::new(),
             recent: VecDeque::new(),
@@ -268,6 +271,11 @@ impl ContractWatch {
             mean.windows += 1.0;
         }
         self.bottleneck = bottleneck(seen);
+        self.mean = seen.clone();
+        for module in &mut self.mean.modules {
+            let mean = self.modules.get(&module.name).map(Mean::shares);
+            module.shares = mean.unwrap_or(module.shares);
+        }
         self.last = seen
             .modules
             .iter()
@@ -486,7 +494,7 @@ impl ContractWatch {
             rates: rates.collect(),
             modules: modules.collect(),
             points: self.drift.points().to_vec(),
-            bottleneck: self.bottleneck.clone(),
+            bottleneck: bottleneck(&self.mean),
         }
     }
 }

@@ -10,11 +10,15 @@ fn threads(snapshot: &Snapshot) -> u64 {
     counters.map(|counters| counters.threads).sum()
 }
 
-/// CPUs that the threads use, and CPUs that they wait for. The sum is limited to the number of threads,
-/// because a wait is counted in full when it ends.
-fn used(snapshot: &Snapshot, rates: &[Rates]) -> (f64, f64) {
-    let on: f64 = rates.iter().map(|rates| rates.cpu).sum();
-    let waiting: f64 = rates.iter().map(|rates| rates.runqueue).sum();
+/// CPUs that processes with these rates are on, and those that they wait for.
+pub(super) fn sum(rates: &[Rates]) -> (f64, f64) {
+    let add = |(on, waiting), rates: &Rates| (on + rates.cpu, waiting + rates.runqueue);
+    rates.iter().fold((0.0, 0.0), add)
+}
+
+/// CPUs that the threads are on, and CPUs that they wait for. The sum is limited to the number of threads,
+/// because a wait may be counted in full when it ends.
+fn used(snapshot: &Snapshot, (on, waiting): (f64, f64)) -> (f64, f64) {
     match threads(snapshot) {
         0 => (on, waiting),
         threads => (on, waiting.min((threads as f64 - on).max(0.0))),
@@ -22,18 +26,15 @@ fn used(snapshot: &Snapshot, rates: &[Rates]) -> (f64, f64) {
 }
 
 /// The time of the processes, in CPUs.
-pub(super) fn spent(snapshot: &Snapshot, rates: &[Rates]) -> String {
-    let (on, waiting) = used(snapshot, rates);
+pub(super) fn spent(snapshot: &Snapshot, cpus: (f64, f64)) -> String {
+    let (on, waiting) = used(snapshot, cpus);
     format!("on {on:.1} CPUs   waiting for {waiting:.1}")
 }
 
 /// One line; `None` for MPI programs, and if the CPUs could not be read.
-pub(super) fn line(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
+pub(super) fn line(snapshot: &Snapshot, used_cpus: (f64, f64)) -> Option<String> {
     let cpus = snapshot.cpus.as_ref().filter(|_| snapshot.job.mpi.is_none())?;
-    if rates.is_empty() {
-        return None;
-    }
-    let (on, waiting) = used(snapshot, rates);
+    let (on, waiting) = used(snapshot, used_cpus);
     let wanted = on + waiting;
     let throttled = match cpus.throttled {
         Some((throttled, all)) if all > 0 => {
@@ -145,7 +146,7 @@ mod tests {
          CPUs allowed 2.0 (a quota; the machine has 32)   wanted 128.0 (of 132 threads)   throttled in 20 of 20 periods
         ");
         snapshot.job.mpi = Some(("MPICH".into(), None));
-        assert_eq!(line(&snapshot, &[rates]), None);
+        assert_eq!(line(&snapshot, sum(&[rates])), None);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use profile::{
-    ProcessView, Rates, RuleView, Snapshot, Standing,
+    ProcessView, RuleView, Snapshot, Standing,
     format::{percent, plural, time},
 };
 
+use super::cpus;
 use super::findings::{FINDINGS_SHOWN, state_line};
 
 /// In a shorter time few windows of rules close.
@@ -160,13 +161,10 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
         return None;
     }
     let now = |process: &ProcessView| process.rates.or(process.overall);
-    let rates: Vec<Rates> = match is_over {
-        true => snapshot.overall(),
-        false => snapshot.running().filter_map(now).collect(),
+    let (cpu, waiting) = match is_over {
+        true => snapshot.overall_cpus(),
+        false => cpus::sum(&snapshot.running().filter_map(now).collect::<Vec<_>>()),
     };
-    let (cpu, waiting) = rates.iter().fold((0.0, 0.0), |sum, rates| {
-        (sum.0 + rates.cpu, sum.1 + rates.runqueue)
-    });
     let wanted = cpu + waiting;
     let share = waiting / wanted;
     let crowded = snapshot.cpus.as_ref();

@@ -249,17 +249,21 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         1 => format!("the {noun}"),
         several => format!("the {}", plural(several, noun)),
     };
+    let of_cpus = match word {
+        "after" => cpus::sum(&rates),
+        _ => snapshot.overall_cpus(),
+    };
     // Shares of a process with many threads exceed 100 %, so CPUs are shown instead.
     let spent = match has_mpi {
         true => cpus::rank_time(mean(|r| r.cpu), mean(|r| r.runqueue)),
-        false => cpus::spent(snapshot, &rates),
+        false => cpus::spent(snapshot, of_cpus),
     };
     let mut lines = vec![
         format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
         format!(" time of {whose}   {spent}"),
     ];
     lines.extend(in_mpi);
-    lines.extend(cpus::line(snapshot, &rates));
+    lines.extend(cpus::line(snapshot, of_cpus));
     lines.extend(memory::lines(snapshot));
     lines
 }

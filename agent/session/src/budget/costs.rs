@@ -117,18 +117,21 @@ impl Costs {
                 prices.call_ns(probed),
             ))
         };
-        let sum = |usage: fn(&Metered) -> Option<Usage>| {
+        let watched_ns = shown.profile.read_ns.saturating_sub(shown.armed_ns).max(1);
+        let sum = |usage: fn(&Metered) -> Option<Usage>, span_ns: Option<u64>| {
             let (mut account, mut slowdown) = (Account::default(), Slowdown::default());
             for usage in shown.profile.processes.iter().filter_map(usage) {
                 let ns = |(probe, calls): &(usize, u64)| price(*probe).map(|(_, _, ns)| ns * *calls as f64);
                 let probes_ns = usage.calls.iter().filter_map(ns).sum();
-                slowdown.delay(probes_ns, usage.cpu_ns, usage.unhindered_ns, usage.wanted);
+                // A process that lived for a part of the session wanted CPUs for that part.
+                let part = span_ns.map_or(1.0, |ns| (usage.elapsed_ns as f64 / ns as f64).min(1.0));
+                slowdown.delay(probes_ns, usage.cpu_ns, usage.unhindered_ns, part * usage.wanted);
                 account.add(usage.calls, usage.cpu_ns);
             }
             (account, slowdown)
         };
-        let (all, mut slowdown) = sum(Metered::usage);
-        let (late, mut slowdown_of_late) = sum(Metered::usage_of_late);
+        let (all, mut slowdown) = sum(Metered::usage, Some(watched_ns));
+        let (late, mut slowdown_of_late) = sum(Metered::usage_of_late, None);
         let mut late = late.of_late(&late.costs(price), self.agent_of_late());
         let overall = CostView {
             probes: all.costs(price),
@@ -148,7 +151,6 @@ impl Costs {
         let full = self.fullness.part();
         slowdown_of_late.delay_by_agent(late.agent.unwrap_or_default(), full);
         late.slowdown = late.agent.map(|_| slowdown_of_late);
-        let watched_ns = shown.profile.read_ns.saturating_sub(shown.armed_ns).max(1);
         slowdown.delay_by_agent(self.agent().cpu_ns as f64 / watched_ns as f64, full);
         CostView {
             arming_ns: self.arming_ns,

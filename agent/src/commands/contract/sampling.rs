@@ -74,7 +74,16 @@ pub(super) fn slices(
     duration: Duration,
     mut take: impl FnMut(Slice) -> bool,
 ) -> Result<(), pipes::StageEnded> {
-    let stages = pipeline.stages.iter().map(|stage| stage.name.as_str());
+    // The parent of a stage, such as `timeout`, is part of the job and of no pipe.
+    let is_joined = |at: usize| {
+        let mut ends = pipeline
+            .pipes
+            .iter()
+            .flat_map(|pipe| pipe.from.iter().chain(&pipe.to));
+        ends.any(|end| *end == at)
+    };
+    let stages = (0..).zip(&pipeline.stages).filter(|(at, _)| is_joined(*at));
+    let stages = stages.map(|(_, stage)| stage.name.as_str());
     console::error_line(format_args!(
         "watching {} for {}",
         Vec::from_iter(stages).join(" | "),

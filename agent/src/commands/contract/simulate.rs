@@ -74,16 +74,21 @@ fn show(simulation: &Simulation) {
         "steady state"
     );
     for one in &simulation.rates {
-        row(&one.feature, width, &rate(one.measured), one.expected.map(rate));
+        let found = simulated(one.measured, one.expected, rate);
+        row(&one.feature, width, &found, one.expected.map(rate));
     }
     say!("{:<width$}  {:>12}  {:>12}", "resource", "used", "steady state");
     for one in &simulation.resources {
-        row(
-            &one.resource,
-            width,
-            &percent(one.utilisation),
-            one.expected.map(percent),
-        );
+        let found = simulated(one.utilisation, one.expected, percent);
+        row(&one.resource, width, &found, one.expected.map(percent));
+    }
+}
+
+/// The measured span may be shorter than an activation: what did not happen in it was not measured.
+fn simulated(measured: f64, expected: Option<f64>, shown: impl Fn(f64) -> String) -> String {
+    match expected {
+        Some(expected) if measured == 0.0 && expected > 0.0 => "not seen".to_owned(),
+        _ => shown(measured),
     }
 }
 

@@ -403,6 +403,9 @@ fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::LinkAddress, Description>) 
         SymbolUse::ProbeChoice => "probe (ifunc)".to_owned(),
         SymbolUse::Set { state_type: false } => "set".to_owned(),
         SymbolUse::Set { state_type: true } => "set --type TYPE".to_owned(),
+        SymbolUse::Parts if known.is_some_and(|known| known.type_name.ends_with(']')) => {
+            "set NAME[index]".to_owned()
+        }
         SymbolUse::Parts => "set NAME.member".to_owned(),
         SymbolUse::Follow => "set *NAME".to_owned(),
         SymbolUse::Read(why) => format!("read ({why})"),
