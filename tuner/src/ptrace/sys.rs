@@ -30,9 +30,16 @@ const PTRACE_SETSIGMASK: PtraceRequest = 0x420b;
 const PTRACE_SECCOMP_GET_FILTER: PtraceRequest = 0x420c;
 const PTRACE_GET_RSEQ_CONFIGURATION: PtraceRequest = 0x420f;
 
-/// What a traced thread reports.
+/// What has happened to a traced thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThreadEvent {
+    Stopped(StopReason),
+    Ended,
+}
+
+/// Why a traced thread has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopReason {
     /// It stopped on request.
     Interrupted,
     /// It stopped with its process by a signal.
@@ -43,7 +50,6 @@ pub(super) enum ThreadEvent {
     SystemCall,
     /// It stopped for another event (exec).
     Other,
-    Ended,
 }
 
 /// Where a thread has registered its rseq area.
@@ -217,7 +223,10 @@ pub(super) fn poll(tid: pid_t) -> io::Result<Option<ThreadEvent>> {
     let mut status: c_int = 0;
     // SAFETY: `status` is a live integer.
     match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
-        -1 => Err(io::Error::last_os_error()),
+        -1 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(Some(ThreadEvent::Ended)),
+            error => Err(error),
+        },
         0 => Ok(None),
         _ => Ok(Some(event(status))),
     }
@@ -228,11 +237,11 @@ fn event(status: c_int) -> ThreadEvent {
         return ThreadEvent::Ended;
     }
     let signal = libc::WSTOPSIG(status);
-    match status >> 16 {
-        0 if signal == libc::SIGTRAP | 0x80 => ThreadEvent::SystemCall,
-        0 => ThreadEvent::Signal(signal),
-        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => ThreadEvent::Interrupted,
-        libc::PTRACE_EVENT_STOP => ThreadEvent::GroupStop,
-        _ => ThreadEvent::Other,
-    }
+    ThreadEvent::Stopped(match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => StopReason::SystemCall,
+        0 => StopReason::Signal(signal),
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => StopReason::Interrupted,
+        libc::PTRACE_EVENT_STOP => StopReason::GroupStop,
+        _ => StopReason::Other,
+    })
 }
