@@ -5,6 +5,7 @@ use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
 use crate::{
     Ended,
+    atomic::add,
     capture::{self, CapturedValues, HitContext},
     emit, frames, maps, messages, namespace, task,
     task::Task,
@@ -53,12 +54,12 @@ pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
         };
         is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
         if !frames::push(thread, frame) {
-            maps::add(&totals.too_deep, 1);
+            add(&totals.too_deep, 1);
         }
         pending = &raw mut thread.pending;
     } else if is_timed {
         // Without a thread record the call is counted but not timed.
-        maps::add(&totals.too_deep, 1);
+        add(&totals.too_deep, 1);
     }
     count(totals, is_nested);
     if spec.flags & SpecFlags::MESSAGE != 0 && !is_nested {
@@ -88,5 +89,5 @@ fn is_outermost(thread: &Thread, spec: &ProbeSpec, probe: u32) -> bool {
 
 fn count(totals: &Totals, is_nested: bool) {
     let counter = if is_nested { &totals.nested } else { &totals.calls };
-    maps::add(counter, 1);
+    add(counter, 1);
 }

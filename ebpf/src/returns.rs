@@ -12,6 +12,7 @@ use aya_ebpf::{
 
 use crate::{
     Ended,
+    atomic::add,
     capture::{self, CapturedValues, HitContext},
     emit, frames, histograms, maps, messages, namespace, task,
     task::Task,
@@ -49,8 +50,8 @@ pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
     let duration = now.saturating_sub(entered_ns);
     if is_outermost {
         let totals = maps::totals(task.process, probe).ok_or(Loss::UnknownProbe)?;
-        maps::add(&totals.timed, 1);
-        maps::add(&totals.time_ns, duration);
+        add(&totals.timed, 1);
+        add(&totals.time_ns, duration);
         if inside_since != 0 && thread.inside == 0 {
             thread.closed_ns += duration;
             thread.waited_ns += task::waited_ns().saturating_sub(thread.waited_before_ns);
@@ -124,7 +125,7 @@ fn unmatched(thread: &mut Thread, process: u32, probe: u64) {
     if thread.overflow > 0 {
         thread.overflow -= 1;
     } else if let Some(totals) = maps::totals(process, probe as u32) {
-        maps::add(&totals.unpaired, 1);
+        add(&totals.unpaired, 1);
     }
 }
 
