@@ -2,7 +2,7 @@
 //! call that was entered with this stack pointer, adds its time, and aggregates or sends the hit if
 //! requested.
 
-use abi::{Call, Durations, ExitSite, Frame, HitKind, Loss, ProbeSpec, SpecFlags, Thread};
+use abi::{Call, Durations, ExitSite, Frame, Loss, ProbeSpec, SpecFlags, Thread};
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
@@ -78,7 +78,7 @@ pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
     }
     if spec.flags & SpecFlags::SEND_RETURN != 0 && !is_nested {
         let frame = frames::at(thread, place);
-        hit(&task, spec, regs, frame, (now, duration));
+        hit(&task, spec, regs, frame, now, duration);
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ fn unmatched(thread: &mut Thread, process: u32, probe: u64) {
 
 /// Sends the hit of the call that was open in a frame, with all its captures.
 #[inline(always)]
-fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, duration): (u64, u64)) {
+fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, now: u64, duration: u64) {
     let probe = frame.probe;
     let mut captured = CapturedValues {
         values: frame.captures,
@@ -140,5 +140,5 @@ fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, durat
     if spec.flags & SpecFlags::CAPTURES_AT_RETURN != 0 {
         capture::at_return(&HitContext::of(task, probe, now, regs), &mut captured);
     }
-    emit::hit(task, (probe, spec), HitKind::Return, (now, duration), &captured);
+    emit::hit(task, probe, spec, &captured, now, duration);
 }
