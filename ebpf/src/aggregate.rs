@@ -1,7 +1,7 @@
 //! Aggregates hits that need not be sent individually, by process, probe and key. Nothing blocks, and no sum
 //! is overwritten before it was read. A hit that cannot be aggregated is left to the caller.
 
-use abi::{Loss, SumCell, SumRule, SumValue, ValueSums, Word};
+use abi::{Loss, SharedWord, SumCell, SumRule, SumValue, ValueSums};
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 
 use crate::{
@@ -24,14 +24,14 @@ pub static EPOCHS: Array<Epoch> = Array::with_max_entries(1, 0);
 #[repr(C)]
 pub struct Epoch {
     /// Number of such hits so far.
-    number: Word,
+    number: SharedWord,
     /// Time of the last one.
-    since_ns: Word,
+    since_ns: SharedWord,
 }
 
 /// Time of the user side's last read of partial sums, by its own clock; shared memory that it writes.
 #[map]
-pub static LOOKED: Array<Word> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+pub static LOOKED: Array<SharedWord> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Number of aggregating probes of one process in PARTIAL_SUMS; set at load.
 #[unsafe(no_mangle)]
@@ -194,7 +194,7 @@ fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
 /// Locks the cell that has this version, which is odd from now on. Another thread of the process that holds
 /// the lock needs a fraction of a microsecond, unless it was interrupted; that case is not waited for.
 #[inline(always)]
-fn lock(version: &Word) -> Option<u64> {
+fn lock(version: &SharedWord) -> Option<u64> {
     for _ in 0..TRIES {
         let even = read(version);
         if even & 1 == 0 && compare_and_swap(version, even, even + 1) {

@@ -1,6 +1,8 @@
 //! The maps and their accessors.
 
-use abi::{Alarm, Call, Filling, HitRecord, Loss, ProbeSpec, RingHead, TextRecord, Thread, Totals, Word};
+use abi::{
+    Alarm, Call, Filling, HitRecord, Loss, ProbeSpec, RingHead, SharedWord, TextRecord, Thread, Totals,
+};
 use aya_ebpf::{
     bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     helpers::bpf_ktime_get_ns,
@@ -24,7 +26,7 @@ pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::PROCESS
 /// Number of changes of PROCESSES. Every writer of PROCESSES increments it afterwards; the user side does so
 /// in shared memory.
 #[map]
-pub static CHANGES: Array<Word> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+pub static CHANGES: Array<SharedWord> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load and reads
 /// the cells as shared memory.
@@ -73,7 +75,7 @@ pub static ALARM: Array<Alarm> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Loss counters, indexed by [`Loss`]. The user side reads them each time it reads hits, as shared memory, so
 /// without a system call.
 #[map]
-pub static LOSSES: Array<Word> = Array::with_max_entries(Loss::COUNT, BPF_F_MMAPABLE);
+pub static LOSSES: Array<SharedWord> = Array::with_max_entries(Loss::COUNT, BPF_F_MMAPABLE);
 
 /// Number of probes of one process in TOTALS; set at load.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
 //! Records about the family of a command: the command's process and all its descendants.
 
-use crate::Word;
+use crate::SharedWord;
 
 /// Why a [`FamilyEvent`] was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub struct FamilyEvent {
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct FamilyState {
     /// The slot that the next process gets. Both sides assign slots.
-    pub next_slot: Word,
+    pub next_slot: SharedWord,
     /// Number of programs that members have executed.
-    pub execs: Word,
+    pub execs: SharedWord,
     /// Processes that hit a probe when no slot was left.
-    pub without_slot: Word,
+    pub without_slot: SharedWord,
     /// Executed programs with more rights than the command has: they are not members.
-    pub privileged: Word,
+    pub privileged: SharedWord,
 }
 
 impl FamilyState {

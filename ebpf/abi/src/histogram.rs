@@ -1,6 +1,6 @@
 //! Histograms by powers of two, of message sizes and of call durations: buckets and stored rows.
 
-use crate::Word;
+use crate::SharedWord;
 
 /// A row of counts of a process. A histogram has one or several adjacent rows. Updated with atomic additions.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ use crate::Word;
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Row {
-    pub counts: [Word; Row::BUCKETS],
+    pub counts: [SharedWord; Row::BUCKETS],
 }
 
 impl Row {

@@ -33,4 +33,4 @@ pub use records::{
     Thread, Totals,
 };
 pub use spec::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags};
-pub use word::Word;
+pub use word::SharedWord;

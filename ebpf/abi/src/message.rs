@@ -1,7 +1,7 @@
 //! What MPI calls carry and to which rank, and where a process keeps the structures that identify ranks.
 //! Arguments count from 0.
 
-use crate::Word;
+use crate::SharedWord;
 
 /// How the size of an MPI datatype is derived from its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,9 +283,9 @@ pub struct World {
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Pair {
-    pub messages: Word,
+    pub messages: SharedWord,
     /// Bytes of the messages whose size is known.
-    pub bytes: Word,
+    pub bytes: SharedWord,
 }
 
 impl Pair {

@@ -1,6 +1,6 @@
 //! Aggregates of hits that need not be sent individually: the rule for the kernel side, and its cells.
 
-use crate::{SUMMED_MAX, Word};
+use crate::{SUMMED_MAX, SharedWord};
 
 /// An integer value of a hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct ValueSums {
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct SumCell {
     /// Odd while the cell is being written. Every write changes it.
-    pub version: Word,
+    pub version: SharedWord,
     /// How many keys have used the cell.
     pub generation: u64,
     pub key: u64,

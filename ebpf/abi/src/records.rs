@@ -1,6 +1,6 @@
 //! The records that the kernel side keeps and sends. Times are nanoseconds of CLOCK_MONOTONIC.
 
-use crate::{CAPTURES_MAX, FRAMES_MAX, Pending, TEXT_MAX, Word};
+use crate::{CAPTURES_MAX, FRAMES_MAX, Pending, SharedWord, TEXT_MAX};
 
 /// Totals of one process in one probed function since the probe was armed. Updated with atomic additions; one
 /// cache line, so that no two processes share one.
@@ -10,21 +10,21 @@ use crate::{CAPTURES_MAX, FRAMES_MAX, Pending, TEXT_MAX, Word};
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Totals {
     /// Calls. For functions counted at their outermost level, only the outermost calls.
-    pub calls: Word,
+    pub calls: SharedWord,
     /// Calls made inside another call that counts at its outermost level.
-    pub nested: Word,
+    pub nested: SharedWord,
     /// Outermost calls whose return was seen: the number of calls in `time_ns`.
-    pub timed: Word,
+    pub timed: SharedWord,
     /// Time between entry and return of the outermost calls, in nanoseconds.
-    pub time_ns: Word,
+    pub time_ns: SharedWord,
     /// Bytes carried: count × size of the datatype.
-    pub bytes: Word,
+    pub bytes: SharedWord,
     /// Calls whose bytes are unknown.
-    pub bytes_unknown: Word,
+    pub bytes_unknown: SharedWord,
     /// Calls deeper than [`FRAMES_MAX`], or in a thread without a record: counted, not timed.
-    pub too_deep: Word,
+    pub too_deep: SharedWord,
     /// Calls whose return was never seen, and returns whose entry was not.
-    pub unpaired: Word,
+    pub unpaired: SharedWord,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,14 +109,14 @@ pub struct Call {
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct RingHead {
-    pub next: Word,
+    pub next: SharedWord,
     /// Number of calls that were read. Written by the user side.
-    pub read: Word,
+    pub read: SharedWord,
     /// In the head of slot 0 only: the reader sleeps and wants a [`Filling`] record when a ring is half full;
     /// the kernel side resets it to 0 when it sends one.
-    pub is_asleep: Word,
+    pub is_asleep: SharedWord,
     /// 1 if call sites of this process are inside language bindings. Written by the user side.
-    pub has_bindings: Word,
+    pub has_bindings: SharedWord,
     pub zero: [u64; 4],
 }
 
@@ -137,10 +137,10 @@ pub struct Filling {
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Alarm {
     /// One of the constants below. A wake-up sets AWAKE.
-    pub state: Word,
+    pub state: SharedWord,
     /// The time at which the reader wakes by itself. Before that, only a hit at which a decision may be due,
     /// or a half-full ring, wakes it.
-    pub looks_ns: Word,
+    pub looks_ns: SharedWord,
 }
 
 impl Alarm {

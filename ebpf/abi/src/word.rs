@@ -3,8 +3,8 @@
 /// A word of 8 bytes in a map. The kernel side changes it through shared references, with the instructions in
 /// `ebpf/src/atomic.rs`.
 #[cfg(target_arch = "bpf")]
-pub type Word = core::sync::atomic::AtomicU64;
+pub use core::sync::atomic::AtomicU64 as SharedWord;
 
 /// A word of 8 bytes. The user side has copies of the records; it accesses the shared memory itself by place.
 #[cfg(not(target_arch = "bpf"))]
-pub type Word = u64;
+pub type SharedWord = u64;

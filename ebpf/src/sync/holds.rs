@@ -1,6 +1,6 @@
 //! The maps of the pending actions, and the transitions between their states.
 
-use abi::{Hold, HoldState, Word};
+use abi::{Hold, HoldState, SharedWord};
 use aya_ebpf::{
     EbpfContext,
     bindings::BPF_F_MMAPABLE,
@@ -22,7 +22,7 @@ pub static HOLDS: Array<Hold> = Array::with_max_entries(abi::HOLDS_MAX, BPF_F_MM
 /// The hold in progress: index plus one, 0 if there is none. Only one thread is held at a time: with two,
 /// each could spin on the CPU on which the answer for the other would run.
 #[map]
-pub static HOLDER: Array<Word> = Array::with_max_entries(1, 0);
+pub static HOLDER: Array<SharedWord> = Array::with_max_entries(1, 0);
 
 /// Wakes the answering thread on the first CPU.
 #[map]
