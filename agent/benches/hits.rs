@@ -11,7 +11,16 @@
 
 mod common;
 
-use std::{fs::File, io::BufRead, path::Path};
+use std::{
+    ffi::CString,
+    fs::File,
+    io::BufRead,
+    os::{
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
 
 use abi::{Capture, CaptureKind, Durations, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use common::{Case, DURATIONS, Target, cases};
@@ -149,19 +158,61 @@ struct Sides {
     ring: Ring,
 }
 
+/// What BPF_LINK_CREATE takes for links of the kind `uprobe_multi` (include/uapi/linux/bpf.h).
+#[repr(C)]
+struct ReturnLink {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    path: u64,
+    offsets: u64,
+    semaphores: u64,
+    cookies: u64,
+    count: u32,
+    multi_flags: u32,
+    pid: u32,
+    zero: u32,
+}
+
+/// Attaches the empty program to the return of a function in the target program, as other tools do for the
+/// cheapest pair: the kernel replaces the return address on the stack. We do not.
+fn attach_to_return(nothing: &Nothing, path: &Path, offset: u64, pid: u32) -> Link {
+    const BPF_LINK_CREATE: i32 = 28;
+    const BPF_TRACE_UPROBE_MULTI: u32 = 48;
+    const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let offsets = [offset];
+    let link = ReturnLink {
+        program: nothing.as_fd().as_raw_fd().unsigned_abs(),
+        target: 0,
+        attach_type: BPF_TRACE_UPROBE_MULTI,
+        flags: 0,
+        path: path.as_ptr() as u64,
+        offsets: offsets.as_ptr() as u64,
+        semaphores: 0,
+        cookies: 0,
+        count: 1,
+        multi_flags: BPF_F_UPROBE_MULTI_RETURN,
+        pid,
+        zero: 0,
+    };
+    let size = size_of::<ReturnLink>();
+    // SAFETY: the kernel reads the record, which has this size, and what it points to, which lives until then.
+    let link = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &raw const link, size) };
+    let link = i32::try_from(link).unwrap();
+    assert!(link >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the kernel has just returned this descriptor, so it has no other owner.
+    Link::Multi(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
 fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls: u64) -> f64 {
     let requests = way.moments.iter().map(|at| target.request(case, *at));
     let Some(flags) = way.flags else {
-        // The cheapest pair, as other tools use it: a uretprobe, for which the kernel replaces the return
-        // address.
         let attach = |request: LinkRequest| match request.at {
             CallMoment::Entry => sides.nothing.attach(&request).unwrap(),
             CallMoment::Exit { .. } => {
-                let (offset, pid) = (case.site.offset.0, target.pid());
-                sides
-                    .nothing
-                    .attach_to_return(&request.path, offset, pid)
-                    .unwrap()
+                attach_to_return(&sides.nothing, &request.path, case.site.offset.0, target.pid())
             }
         };
         let links: Vec<Link> = requests.map(attach).collect();

@@ -1,11 +1,11 @@
 //! Aggregates hits that need not be sent individually, by process, probe and key. Nothing blocks, and no sum
 //! is overwritten before it was read. A hit that cannot be aggregated is left to the caller.
 
-use abi::{Loss, SumCell, SumRule, SumValue, ValueSums};
-use aya_ebpf::{macros::map, maps::Array};
+use abi::{Loss, SharedWord, SumCell, SumRule, SumValue, ValueSums};
+use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 
 use crate::{
-    atomic::compare_and_swap,
+    atomic::{self, compare_and_swap, read, write},
     capture::{CapturedValues, opaque},
     maps::{self, HITS},
     namespace::constant,
@@ -14,7 +14,7 @@ use crate::{
 /// Two cells, for even and odd keys, for each aggregating probe of a process: (slot × SUM_COUNT + number) ×
 /// 2, plus 1 for odd keys. The user side sets the size at load and reads the cells as shared memory.
 #[map]
-pub static PARTIAL_SUMS: Array<SumCell> = Array::with_max_entries(2, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static PARTIAL_SUMS: Array<SumCell> = Array::with_max_entries(2, BPF_F_MMAPABLE);
 
 /// The current epoch of each process, by slot. The user side sets the size at load.
 #[map]
@@ -24,14 +24,14 @@ pub static EPOCHS: Array<Epoch> = Array::with_max_entries(1, 0);
 #[repr(C)]
 pub struct Epoch {
     /// Number of such hits so far.
-    number: u64,
+    number: SharedWord,
     /// Time of the last one.
-    since_ns: u64,
+    since_ns: SharedWord,
 }
 
 /// Time of the user side's last read of partial sums, by its own clock; shared memory that it writes.
 #[map]
-pub static LOOKED: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static LOOKED: Array<SharedWord> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Number of aggregating probes of one process in PARTIAL_SUMS; set at load.
 #[unsafe(no_mangle)]
@@ -91,26 +91,18 @@ pub extern "C" fn hit_is_added_up(
 
 /// Begins a new epoch of a process.
 pub fn part(process: u32, since_ns: u64) {
-    let Some(epoch) = EPOCHS.get_ptr_mut(process) else {
-        return;
-    };
-    // Written first: a reader that finds the new number also finds its start. SAFETY: the kernel returned the
-    // address of a complete `Epoch`, whose words are written in one piece each.
-    unsafe {
-        (&raw mut (*epoch).since_ns).write_volatile(since_ns);
-        maps::add(&(*epoch).number, 1);
+    if let Some(epoch) = EPOCHS.get(process) {
+        // Written first: a reader that finds the new number also finds its start.
+        write(&epoch.since_ns, since_ns);
+        atomic::add(&epoch.number, 1);
     }
 }
 
 /// Number and start of a process's current epoch.
 #[inline(always)]
 fn epoch(process: u32) -> Option<(u64, u64)> {
-    let epoch = EPOCHS.get_ptr(process)?;
-    // SAFETY: the kernel returned the address of a complete `Epoch`; its words are read in one piece each.
-    unsafe {
-        let number = (&raw const (*epoch).number).read_volatile();
-        Some((number, (&raw const (*epoch).since_ns).read_volatile()))
-    }
+    let epoch = EPOCHS.get(process)?;
+    Some((read(&epoch.number), read(&epoch.since_ns)))
 }
 
 #[inline(always)]
@@ -133,8 +125,9 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         (number_of(&rule.key, hit)? as u64, 0)
     };
     let cell = (hit.process * count + number) * 2 + (key as u32 & 1);
-    let (partial_sum, looked) = (PARTIAL_SUMS.get_ptr_mut(cell)?, LOOKED.get_ptr(0)?);
-    let version = lock(partial_sum)?;
+    let (partial_sum, looked) = (PARTIAL_SUMS.get_ptr_mut(cell)?, LOOKED.get(0)?);
+    // SAFETY: the kernel returned the address of a complete `SumCell`.
+    let version = lock(unsafe { &(*partial_sum).version })?;
     // SAFETY: the kernel returned the address of a complete `SumCell`, and it has no other writer while its
     // version is odd.
     let partial_sum = unsafe { &mut *partial_sum };
@@ -142,9 +135,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     // time first and takes everything up to it as known; and an epoch has no hits from before its start. So
     // the later of these two and the hit's time is used: reading the clock again would add nothing and cost
     // as much as the rest of this function.
-    // SAFETY: the kernel returned the address of a word, which is read in one piece.
-    let looked_ns = unsafe { looked.read_volatile() };
-    let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
+    let time_ns = hit.time_ns.max(since_ns).max(read(looked));
     if partial_sum.key != key || partial_sum.count == 0 || partial_sum.count >= HITS_MAX {
         hand_over(partial_sum, hit.time_ns);
         partial_sum.generation += 1;
@@ -168,12 +159,10 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         sum(sums, value);
     }
     // A plain write suffices: there is no other writer now, and the processor (x86-64) keeps the order of
-    // writes. The compiler must keep it, too: it assumes that the assembly may read all memory. SAFETY: no
-    // instruction, and the word belongs to the sum.
-    unsafe {
-        core::arch::asm!("");
-        core::ptr::write_volatile(&raw mut partial_sum.version, version + 1);
-    }
+    // writes. The compiler must keep it, too: it assumes that the assembly may read all memory.
+    // SAFETY: no instruction is executed.
+    unsafe { core::arch::asm!("") };
+    write(&partial_sum.version, version + 1);
     Some(())
 }
 
@@ -202,17 +191,14 @@ fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
     (size < BOUND).then_some(value)
 }
 
-/// Locks the cell for this hit: its version is odd from now on. Another thread of the process that holds the
-/// lock needs a fraction of a microsecond, unless it was interrupted; that case is not waited for.
+/// Locks the cell that has this version, which is odd from now on. Another thread of the process that holds
+/// the lock needs a fraction of a microsecond, unless it was interrupted; that case is not waited for.
 #[inline(always)]
-fn lock(partial_sum: *mut SumCell) -> Option<u64> {
+fn lock(version: &SharedWord) -> Option<u64> {
     for _ in 0..TRIES {
-        // SAFETY: `partial_sum` points to a `SumCell` of the map; the word is read in one piece.
-        let version = unsafe { core::ptr::read_volatile(&raw const (*partial_sum).version) };
-        // SAFETY: the address of a field of the map's `SumCell`; nothing is read through it.
-        let word = unsafe { &raw mut (*partial_sum).version };
-        if version & 1 == 0 && compare_and_swap(word, version, version + 1) {
-            return Some(version + 1);
+        let even = read(version);
+        if even & 1 == 0 && compare_and_swap(version, even, even + 1) {
+            return Some(even + 1);
         }
     }
     None

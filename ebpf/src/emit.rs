@@ -4,29 +4,28 @@ use abi::{HitKind, HitRecord, Loss, NO_DURATION, ProbeSpec, SpecFlags};
 
 use crate::{aggregate, capture::CapturedValues, maps, task::Task};
 
-/// Handles one hit; its duration is [`abi::NO_DURATION`] at an entry. A hit that is sent gets its time when
-/// it is sent. A hit that cannot be aggregated is sent, so that each hit is counted in one of the two ways.
+/// Handles one hit; its duration is [`NO_DURATION`] at an entry. A hit that is sent gets its time when it is
+/// sent. A hit that cannot be aggregated is sent, so that each hit is counted in one of the two ways.
 #[inline(always)]
 pub fn hit(
     task: &Task,
-    (probe, spec): (u32, &ProbeSpec),
-    kind: HitKind,
-    (time_ns, duration_ns): (u64, u64),
+    probe: u32,
+    spec: &ProbeSpec,
     captured: &CapturedValues,
+    time_ns: u64,
+    duration_ns: u64,
 ) {
-    let process = task.process;
-    let added = match kind {
-        HitKind::Entry => SpecFlags::SUM_ENTRY,
-        HitKind::Return => SpecFlags::SUM_RETURN,
+    let whose = u64::from(task.process) << 32 | u64::from(probe);
+    let added = match duration_ns {
+        NO_DURATION => SpecFlags::SUM_ENTRY,
+        _ => SpecFlags::SUM_RETURN,
     };
     if spec.flags & added != 0 {
-        let whose = u64::from(process) << 32 | u64::from(probe);
         if aggregate::hit_is_added_up(captured, &spec.partial_sum, whose, time_ns, duration_ns) != 0 {
             return;
         }
         maps::lost(Loss::SentAlone);
     }
-    let whose = u64::from(process) << 32 | u64::from(probe);
     send(captured, spec.flags, whose, task.thread(), duration_ns);
 }
 

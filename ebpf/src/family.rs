@@ -8,6 +8,7 @@
 use abi::{FamilyEvent, FamilyEventKind, FamilyState, Loss};
 use aya_ebpf::{
     EbpfContext,
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_NOEXIST},
     helpers::{
         bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns,
         bpf_probe_read_kernel,
@@ -19,18 +20,18 @@ use aya_ebpf::{
 
 use crate::{
     Ended,
+    atomic::{add, fetch_and_add},
     maps::{self, PROCESSES},
     namespace::{self, constant},
 };
 
 /// The members: pid in the kernel's initial namespace → [`OPEN`] or [`NO_SLOT`].
 #[map]
-pub static FAMILY: HashMap<u32, u32> =
-    HashMap::with_max_entries(abi::FAMILY_MAX, 1 /* BPF_F_NO_PREALLOC */);
+pub static FAMILY: HashMap<u32, u32> = HashMap::with_max_entries(abi::FAMILY_MAX, BPF_F_NO_PREALLOC);
 
 /// Counters of the family, in memory shared with the user side.
 #[map]
-pub static FAMILY_STATE: Array<FamilyState> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static FAMILY_STATE: Array<FamilyState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Reports of processes that got a slot or ended.
 #[map]
@@ -41,8 +42,6 @@ const OPEN: u32 = 0;
 /// No slot was left for the member.
 const NO_SLOT: u32 = 1;
 const NONE: u64 = u64::MAX;
-
-const BPF_NOEXIST: u64 = 1;
 
 /// Constants that are set at load.
 macro_rules! constants {
@@ -103,15 +102,15 @@ fn given(key: u64) -> Option<u32> {
         return None;
     }
     let state = FAMILY_STATE.get(0)?;
-    let slot = maps::fetch_and_add(&state.next_slot, 1);
+    let slot = fetch_and_add(&state.next_slot, 1);
     if slot >= u64::from(constant(&FAMILY_ROOM)) {
-        maps::add(&state.without_slot, 1);
+        add(&state.without_slot, 1);
         // The member's entry already exists, so replacing it cannot fail for lack of room.
         let _ = FAMILY.insert(member, NO_SLOT, 0);
         return None;
     }
     let (pid, slot) = ((key >> 32) as u32, slot as u32);
-    if PROCESSES.insert(pid, slot, BPF_NOEXIST).is_err() {
+    if PROCESSES.insert(pid, slot, u64::from(BPF_NOEXIST)).is_err() {
         // Another thread of the process, or the agent, was faster: this slot stays empty.
         // SAFETY: a value of this map is not changed once it is there, and a u32 is read in one piece.
         return unsafe { PROCESSES.get(pid) }.copied();
@@ -145,7 +144,7 @@ pub fn executed() -> Result<(), Ended> {
     }
     let state = FAMILY_STATE.get(0).ok_or(Ended::NotOurs)?;
     if has_more_rights() {
-        maps::add(&state.privileged, 1);
+        add(&state.privileged, 1);
         leave(member, pid);
         return Ok(());
     }
@@ -153,7 +152,7 @@ pub fn executed() -> Result<(), Ended> {
         true => Ok(()),
         false => join(member),
     };
-    maps::add(&state.execs, 1);
+    add(&state.execs, 1);
     // Open calls belong to the previous program.
     if let Some(thread) = maps::thread(key) {
         thread.depth = 0;
@@ -167,7 +166,9 @@ pub fn executed() -> Result<(), Ended> {
 /// Adds a member, which has no slot before its first hit.
 #[inline(always)]
 fn join(member: u32) -> Result<(), Ended> {
-    FAMILY.insert(member, OPEN, 0).map_err(|_| Loss::FamilyTable.into())
+    FAMILY
+        .insert(member, OPEN, 0)
+        .map_err(|_| Loss::FamilyTable.into())
 }
 
 /// A thread of a member ends; the process ends with its last thread.

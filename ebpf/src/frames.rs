@@ -6,7 +6,7 @@
 
 use abi::{FRAMES_MAX, Frame, Thread};
 
-use crate::{maps, task};
+use crate::{atomic::add, maps, task};
 
 /// The greatest index of a frame. It is also the mask that shows the bound to the verifier.
 const LAST: usize = FRAMES_MAX - 1;
@@ -150,7 +150,7 @@ pub extern "C" fn frames_drop_top(thread: *mut Thread) -> u32 {
     };
     let Some(top) = top(thread) else { return 0 };
     if let Some(totals) = maps::totals(thread.process, top.probe) {
-        maps::add(&totals.unpaired, 1);
+        add(&totals.unpaired, 1);
     }
     pop(thread);
     1

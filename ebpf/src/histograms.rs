@@ -1,14 +1,14 @@
 //! Counts values in histograms by powers of two: messages by size, calls by duration.
 
 use abi::Row;
-use aya_ebpf::{macros::map, maps::Array};
+use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 
-use crate::{maps::add, namespace::constant};
+use crate::{atomic::add, namespace::constant};
 
 /// The rows of each process: slot × ROW_COUNT + row. The user side sets the size at load and reads the rows
 /// as shared memory.
 #[map]
-pub static HISTOGRAMS: Array<Row> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static HISTOGRAMS: Array<Row> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Number of rows of one process in HISTOGRAMS; set at load.
 #[unsafe(no_mangle)]

@@ -1,13 +1,19 @@
 //! The maps and their accessors.
 
-use abi::{Alarm, Call, Filling, HitRecord, Loss, ProbeSpec, RingHead, TextRecord, Thread, Totals};
+use abi::{
+    Alarm, Call, Filling, HitRecord, Loss, ProbeSpec, RingHead, SharedWord, TextRecord, Thread, Totals,
+};
 use aya_ebpf::{
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     helpers::bpf_ktime_get_ns,
     macros::map,
     maps::{Array, HashMap, RingBuf, ring_buf::RingBufEntry},
 };
 
-use crate::{atomic::compare_and_swap, namespace::constant};
+use crate::{
+    atomic::{add, compare_and_swap, fetch_and_add, read},
+    namespace::constant,
+};
 
 /// The spec of each probe; the index is its cookie less one.
 #[map]
@@ -20,12 +26,12 @@ pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::PROCESS
 /// Number of changes of PROCESSES. Every writer of PROCESSES increments it afterwards; the user side does so
 /// in shared memory.
 #[map]
-pub static CHANGES: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static CHANGES: Array<SharedWord> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load and reads
 /// the cells as shared memory.
 #[map]
-pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static TOTALS: Array<Totals> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Addresses of captured variables in each process: one for each capture, in the order of TOTALS; 0 if there
 /// is none. The user side sets the size at load.
@@ -42,35 +48,34 @@ pub static NEW_THREAD: Array<Thread> = Array::with_max_entries(1, 0);
 
 /// Probe by process and address, for links without cookies: `[pid, address]` → spec index.
 #[map]
-pub static SITES: HashMap<[u64; 2], u32> =
-    HashMap::with_max_entries(abi::SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
+pub static SITES: HashMap<[u64; 2], u32> = HashMap::with_max_entries(abi::SITES_MAX, BPF_F_NO_PREALLOC);
 
 /// The newest calls of each process, in one ring each: slot × RING_SIZE + number of the call. The user side
 /// sets the size at load and reads the rings as shared memory.
 #[map]
-pub static CALLS: Array<Call> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static CALLS: Array<Call> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// State of each ring, by slot.
 #[map]
-pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static HEADS: Array<RingHead> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Call sites inside language bindings of MPI, such as `mpi_barrier_` of Fortran: `[slot, address]` → bytes
 /// on the stack from the return address to that of the binding's caller.
 #[map]
 pub static BINDINGS: HashMap<[u64; 2], u64> =
-    HashMap::with_max_entries(abi::BINDING_SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::BINDING_SITES_MAX, BPF_F_NO_PREALLOC);
 
 #[map]
 pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
 
 /// State of the reader of HITS, which decides when it is woken. Shared memory for the user side.
 #[map]
-pub static ALARM: Array<Alarm> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static ALARM: Array<Alarm> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Loss counters, indexed by [`Loss`]. The user side reads them each time it reads hits, as shared memory, so
 /// without a system call.
 #[map]
-pub static LOSSES: Array<u64> = Array::with_max_entries(Loss::COUNT, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static LOSSES: Array<SharedWord> = Array::with_max_entries(Loss::COUNT, BPF_F_MMAPABLE);
 
 /// Number of probes of one process in TOTALS; set at load.
 #[unsafe(no_mangle)]
@@ -80,7 +85,7 @@ static PROBE_COUNT: u32 = 0;
 #[unsafe(no_mangle)]
 static RING_SIZE: u32 = 0;
 
-/// Records a call in the ring of its process, and sets its number.
+/// Records a call, which has the number 0 so far, in the ring of its process, and sets its number.
 pub fn enter_call(process: u32, call: Call) {
     let size = constant(&RING_SIZE);
     let Some(head) = HEADS.get(process) else {
@@ -95,21 +100,10 @@ pub fn enter_call(process: u32, call: Call) {
     // takes the call as complete only if it finds its number, which is written last.
     unsafe {
         (&raw mut (*entry).number).write_volatile(0);
-        (&raw mut (*entry).probe).write_volatile(call.probe);
-        (&raw mut (*entry).site).write_volatile(call.site);
-        (&raw mut (*entry).thread).write_volatile(call.thread);
-        (&raw mut (*entry).stack).write_volatile(call.stack);
-    }
-    // SAFETY: the same record; its number is written after all other words.
-    unsafe {
-        (&raw mut (*entry).entered_ns).write_volatile(call.entered_ns);
-        (&raw mut (*entry).duration_ns).write_volatile(call.duration_ns);
-        (&raw mut (*entry).closed_ns).write_volatile(call.closed_ns);
+        entry.write_volatile(call);
         (&raw mut (*entry).number).write_volatile(number as u32 + 1);
     }
-    // SAFETY: a word of the map, which the user side changes in one piece.
-    let read = unsafe { (&raw const head.read).read_volatile() };
-    if number.wrapping_sub(read) >= u64::from(size / 2) {
+    if number.wrapping_sub(read(&head.read)) >= u64::from(size / 2) {
         report_filling(process);
     }
 }
@@ -125,27 +119,25 @@ pub fn binding(process: u32, site: u64) -> Option<u64> {
 /// Whether calls of this process pass through bindings.
 #[inline(always)]
 pub fn has_bindings(process: u32) -> bool {
-    let head = HEADS.get(process);
-    // SAFETY: a word of the map, which the user side changes in one piece.
-    head.is_some_and(|head| unsafe { (&raw const head.has_bindings).read_volatile() } != 0)
+    HEADS
+        .get(process)
+        .is_some_and(|head| read(&head.has_bindings) != 0)
 }
 
 /// Wakes the user side once for all rings until it sleeps again, because it reads all of them then. If there
 /// is no room for the record, it is awake.
 fn report_filling(process: u32) {
-    let Some(first) = HEADS.get_ptr_mut(0) else {
+    let Some(first) = HEADS.get(0) else {
         return;
     };
-    // SAFETY: the kernel returned the address of a complete `RingHead`.
-    let is_asleep = unsafe { &raw mut (*first).is_asleep };
-    if compare_and_swap(is_asleep, 1, 0)
+    if compare_and_swap(&first.is_asleep, 1, 0)
         && let Some(mut entry) = HITS.reserve::<Filling>(0)
     {
         entry.write(Filling {
             process: u64::from(process),
         });
         // Hits that were submitted without a wake-up may precede it.
-        entry.submit(FORCE_WAKEUP);
+        entry.submit(u64::from(BPF_RB_FORCE_WAKEUP));
     }
 }
 
@@ -186,9 +178,7 @@ pub fn new_thread(key: u64, process: u32) -> Option<&'static mut Thread> {
 }
 
 pub fn changes() -> u64 {
-    let changes = CHANGES.get_ptr(0);
-    // SAFETY: the kernel returned the address of a word, which is read in one piece.
-    changes.map_or(0, |changes| unsafe { changes.read_volatile() })
+    CHANGES.get(0).map_or(0, read)
 }
 
 pub fn changed() {
@@ -201,24 +191,6 @@ pub fn lost(what: Loss) {
     if let Some(counter) = LOSSES.get(what as u32) {
         add(counter, 1);
     }
-}
-
-/// Adds to a counter to which other threads may be adding.
-pub fn add(counter: &u64, amount: u64) {
-    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic
-    // instruction. (The target has it, but not the compare-and-swap that `core::sync::atomic` needs.)
-    unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
-}
-
-/// Adds to a counter and returns its previous value.
-pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
-    let mut before = amount;
-    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic
-    // instruction.
-    unsafe {
-        core::arch::asm!("{1} = atomic_fetch_add((u64 *)({0} + 0), {1})", in(reg) counter, inout(reg) before)
-    }
-    before
 }
 
 /// Sends a hit, or counts its loss. Its time is taken after room in the ring was reserved: a reader that
@@ -271,31 +243,24 @@ pub fn reserve_text() -> Option<RingBufEntry<TextRecord>> {
     entry
 }
 
-/// Constants of the kernel's interface: flags for submitting, and a query of a ring.
-const NO_WAKEUP: u64 = 1;
-const FORCE_WAKEUP: u64 = 2;
-const UNREAD_BYTES: u64 = 0;
-
 /// The wake-up flag for submitting a record. Call it after `reserve`: the reader sets ASLEEP first and then
 /// checks the ring, so either it sees this record or we see ASLEEP and wake it. Only the reader sets ASLEEP
 /// again, after it has drained the ring.
 #[inline(always)]
 pub fn wakeup_flag(decides: bool, now_ns: u64) -> u64 {
-    let Some(alarm) = ALARM.get_ptr_mut(0) else {
+    let Some(alarm) = ALARM.get(0) else {
         return 0;
     };
-    // SAFETY: the kernel returned the address of a complete `Alarm`; its words are read in one piece.
-    let state = unsafe { (&raw const (*alarm).state).read_volatile() };
-    // SAFETY: the same record.
-    let looks_ns = unsafe { (&raw const (*alarm).looks_ns).read_volatile() };
-    if state == Alarm::UNSET {
+    if read(&alarm.state) == Alarm::UNSET {
         return 0;
     }
-    let is_due = decides || now_ns >= looks_ns || HITS.query(UNREAD_BYTES) >= u64::from(abi::RING_BYTES / 2);
-    // SAFETY: the address of a field of the map's `Alarm`; nothing is read through it.
-    let state = unsafe { &raw mut (*alarm).state };
-    match is_due && compare_and_swap(state, Alarm::ASLEEP, Alarm::AWAKE) {
-        true => FORCE_WAKEUP,
-        false => NO_WAKEUP,
-    }
+    let is_due = decides
+        || now_ns >= read(&alarm.looks_ns)
+        || HITS.query(u64::from(BPF_RB_AVAIL_DATA)) >= u64::from(abi::RING_BYTES / 2);
+    u64::from(
+        match is_due && compare_and_swap(&alarm.state, Alarm::ASLEEP, Alarm::AWAKE) {
+            true => BPF_RB_FORCE_WAKEUP,
+            false => BPF_RB_NO_WAKEUP,
+        },
+    )
 }

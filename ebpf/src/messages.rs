@@ -7,29 +7,30 @@ use abi::{
     UNKNOWN_BYTES,
 };
 use aya_ebpf::{
+    bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST},
     helpers::{bpf_loop, bpf_probe_read_user},
     macros::map,
     maps::HashMap,
 };
 
 use crate::{
+    atomic::add,
     bytes::{self, FIRST, OTHER, argument},
     capture::HitContext,
     histograms,
-    maps::{self, add, lost},
+    maps::{self, lost},
     registers::argument_or,
     task, world,
 };
 
 /// Messages between a process and each rank, by [`Pair::key`].
 #[map]
-pub static PAIRS: HashMap<u64, Pair> =
-    HashMap::with_max_entries(abi::PAIRS_MAX, 1 /* BPF_F_NO_PREALLOC */);
+pub static PAIRS: HashMap<u64, Pair> = HashMap::with_max_entries(abi::PAIRS_MAX, BPF_F_NO_PREALLOC);
 
 /// What persistent requests carry, and the sources of matched messages: `[slot, handle]`.
 #[map]
 pub static REQUESTS: HashMap<[u64; 2], Template> =
-    HashMap::with_max_entries(abi::REQUESTS_MAX, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::REQUESTS_MAX, BPF_F_NO_PREALLOC);
 
 /// The other end is MPI_PROC_NULL: nothing is carried.
 const NO_PROCESS: i64 = -1;
@@ -289,15 +290,10 @@ pub extern "C" fn message_pass(process: u32, comm: u64, end: i64, is_received: u
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
-    /// The flag BPF_NOEXIST: another thread may have inserted the pair.
-    const IF_NOT_THERE: u64 = 1;
     let mut known = PAIRS.get_ptr(key);
     if known.is_none() {
-        let zeros = Pair {
-            messages: 0,
-            bytes: 0,
-        };
-        let _ = PAIRS.insert(key, zeros, IF_NOT_THERE);
+        // Another thread may have inserted the pair.
+        let _ = PAIRS.insert(key, Pair::default(), u64::from(BPF_NOEXIST));
         known = PAIRS.get_ptr(key);
     }
     let Some(pair) = known else {

@@ -2,7 +2,7 @@
 //! call that was entered with this stack pointer, adds its time, and aggregates or sends the hit if
 //! requested.
 
-use abi::{Call, Durations, ExitSite, Frame, HitKind, Loss, ProbeSpec, SpecFlags, Thread};
+use abi::{Call, Durations, ExitSite, Frame, Loss, ProbeSpec, SpecFlags, Thread};
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
@@ -12,6 +12,7 @@ use aya_ebpf::{
 
 use crate::{
     Ended,
+    atomic::add,
     capture::{self, CapturedValues, HitContext},
     emit, frames, histograms, maps, messages, namespace, task,
     task::Task,
@@ -49,8 +50,8 @@ pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
     let duration = now.saturating_sub(entered_ns);
     if is_outermost {
         let totals = maps::totals(task.process, probe).ok_or(Loss::UnknownProbe)?;
-        maps::add(&totals.timed, 1);
-        maps::add(&totals.time_ns, duration);
+        add(&totals.timed, 1);
+        add(&totals.time_ns, duration);
         if inside_since != 0 && thread.inside == 0 {
             thread.closed_ns += duration;
             thread.waited_ns += task::waited_ns().saturating_sub(thread.waited_before_ns);
@@ -77,7 +78,7 @@ pub fn run(ctx: &ProbeContext) -> Result<(), Ended> {
     }
     if spec.flags & SpecFlags::SEND_RETURN != 0 && !is_nested {
         let frame = frames::at(thread, place);
-        hit(&task, spec, regs, frame, (now, duration));
+        hit(&task, spec, regs, frame, now, duration);
     }
     Ok(())
 }
@@ -124,13 +125,13 @@ fn unmatched(thread: &mut Thread, process: u32, probe: u64) {
     if thread.overflow > 0 {
         thread.overflow -= 1;
     } else if let Some(totals) = maps::totals(process, probe as u32) {
-        maps::add(&totals.unpaired, 1);
+        add(&totals.unpaired, 1);
     }
 }
 
 /// Sends the hit of the call that was open in a frame, with all its captures.
 #[inline(always)]
-fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, duration): (u64, u64)) {
+fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, now: u64, duration: u64) {
     let probe = frame.probe;
     let mut captured = CapturedValues {
         values: frame.captures,
@@ -139,5 +140,5 @@ fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, durat
     if spec.flags & SpecFlags::CAPTURES_AT_RETURN != 0 {
         capture::at_return(&HitContext::of(task, probe, now, regs), &mut captured);
     }
-    emit::hit(task, (probe, spec), HitKind::Return, (now, duration), &captured);
+    emit::hit(task, probe, spec, &captured, now, duration);
 }

@@ -266,11 +266,12 @@ policy: diag file
 
 /// `stored` has the records as they are encoded, `block` their compressed bytes with checksums.
 const RECORDING: &str = "
-error:
+format:
+error: format
 record:
-block: error
-stored: error record
-writer: block error record stored
+block: error format
+stored: error format record
+writer: block error format record stored
 reader: block error record stored
 merge: error reader record
 ";

@@ -1,5 +1,7 @@
 //! Records about the family of a command: the command's process and all its descendants.
 
+use crate::SharedWord;
+
 /// Why a [`FamilyEvent`] was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -28,18 +30,19 @@ pub struct FamilyEvent {
 }
 
 /// Counters of the family in shared memory. Updated with atomic additions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct FamilyState {
     /// The slot that the next process gets. Both sides assign slots.
-    pub next_slot: u64,
+    pub next_slot: SharedWord,
     /// Number of programs that members have executed.
-    pub execs: u64,
+    pub execs: SharedWord,
     /// Processes that hit a probe when no slot was left.
-    pub without_slot: u64,
+    pub without_slot: SharedWord,
     /// Executed programs with more rights than the command has: they are not members.
-    pub privileged: u64,
+    pub privileged: SharedWord,
 }
 
 impl FamilyState {

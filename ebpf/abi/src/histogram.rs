@@ -1,11 +1,14 @@
 //! Histograms by powers of two, of message sizes and of call durations: buckets and stored rows.
 
+use crate::SharedWord;
+
 /// A row of counts of a process. A histogram has one or several adjacent rows. Updated with atomic additions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Row {
-    pub counts: [u64; Row::BUCKETS],
+    pub counts: [SharedWord; Row::BUCKETS],
 }
 
 impl Row {

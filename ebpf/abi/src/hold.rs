@@ -1,6 +1,8 @@
 //! A pending action at its sync point: the record that the probe there and the answering thread share. All
 //! fields are words of 8 bytes, because both sides access them as shared memory.
 
+use crate::SharedWord;
+
 /// The state of a [`Hold`]. Each step is made by one side only; a step out of a state that both sides may
 /// leave is a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,61 +44,62 @@ impl HoldState {
 }
 
 /// One pending action at one sync point of one process. Times are nanoseconds of CLOCK_MONOTONIC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Hold {
     /// A [`HoldState`].
-    pub state: u64,
+    pub state: SharedWord,
     /// In the agent's pid namespace.
-    pub process: u64,
+    pub process: SharedWord,
     /// Longest time for which a thread is held without an answer.
-    pub answer_ns_max: u64,
+    pub answer_ns_max: SharedWord,
     /// Longest additional time for which it is held after an answer.
-    pub action_ns_max: u64,
+    pub action_ns_max: SharedWord,
     /// The action is given up after this number of misses.
-    pub misses_max: u64,
+    pub misses_max: SharedWord,
     /// Hits of the process since the action was armed.
-    pub hits: u64,
+    pub hits: SharedWord,
     /// Holds that ended at the bound, without an answer.
-    pub misses: u64,
+    pub misses: SharedWord,
     /// Hits that were not held: another thread was held, or no answering thread could be woken.
-    pub passed: u64,
+    pub passed: SharedWord,
     /// Time in holds without an answer.
-    pub missed_ns: u64,
+    pub missed_ns: SharedWord,
     /// When the last hold began.
-    pub held_at_ns: u64,
+    pub held_at_ns: SharedWord,
     /// When the thread was finally released; 0 until then. The last word that the probe writes.
-    pub released_at_ns: u64,
+    pub released_at_ns: SharedWord,
     /// In the agent's pid namespace.
-    pub thread: u64,
+    pub thread: SharedWord,
     /// The address to which the probe itself writes.
-    pub address: u64,
+    pub address: SharedWord,
     /// The probe writes only if it finds this value.
-    pub expected: u64,
-    pub value: u64,
+    pub expected: SharedWord,
+    pub value: SharedWord,
     /// The value read back after the write, or the one found instead of `expected`.
-    pub found: u64,
+    pub found: SharedWord,
     /// Bytes of the value: 1 or 8; 0 if the probe itself does not write.
-    pub width: u64,
+    pub width: SharedWord,
     /// Result of the probe's own write: a [`StoreResult`].
-    pub stored: u64,
+    pub stored: SharedWord,
     /// 0: the thread is held. Otherwise it gets this signal, which the actuator as its debugger intercepts.
-    pub signal: u64,
+    pub signal: SharedWord,
     /// Source of the iteration's number: 0 if every hit counts, an argument (the first is 1), or
     /// [`KEY_IN_MEMORY`].
-    pub key_source: u64,
+    pub key_source: SharedWord,
     /// Address of the number for [`KEY_IN_MEMORY`].
-    pub key_address: u64,
+    pub key_address: SharedWord,
     /// Size of the number in bytes: 4 or 8. It is signed.
-    pub key_width: u64,
+    pub key_width: SharedWord,
     /// The hit with this number is held; earlier hits pass. The user side may change it while armed.
-    pub key_wanted: u64,
+    pub key_wanted: SharedWord,
     /// The number at the last hit.
-    pub key_last: u64,
+    pub key_last: SharedWord,
     /// Difference between the numbers of the last two hits.
-    pub key_step: u64,
-    pub zero: [u64; 7],
+    pub key_step: SharedWord,
+    pub zero: [SharedWord; 7],
 }
 
 /// A [`Hold::key_source`]: the number is in memory of the program.

@@ -17,6 +17,7 @@ mod message;
 mod partial_sum;
 mod records;
 mod spec;
+mod word;
 
 pub use family::{FamilyEvent, FamilyEventKind, FamilyState};
 pub use histogram::{Durations, Row, Sizes};
@@ -32,3 +33,4 @@ pub use records::{
     Thread, Totals,
 };
 pub use spec::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags};
+pub use word::SharedWord;

@@ -1,6 +1,8 @@
 //! What MPI calls carry and to which rank, and where a process keeps the structures that identify ranks.
 //! Arguments count from 0.
 
+use crate::SharedWord;
+
 /// How the size of an MPI datatype is derived from its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -276,13 +278,14 @@ pub struct World {
 }
 
 /// Messages between a process and one rank, in one direction. Updated with atomic additions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Pair {
-    pub messages: u64,
+    pub messages: SharedWord,
     /// Bytes of the messages whose size is known.
-    pub bytes: u64,
+    pub bytes: SharedWord,
 }
 
 impl Pair {

@@ -1,6 +1,6 @@
 //! Aggregates of hits that need not be sent individually: the rule for the kernel side, and its cells.
 
-use crate::SUMMED_MAX;
+use crate::{SUMMED_MAX, SharedWord};
 
 /// An integer value of a hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,12 +82,13 @@ pub struct ValueSums {
 /// The aggregate of the hits of one probe in one process with the same key. A process has two such cells for
 /// each probe, for odd and for even keys, so one can be read while the other fills. When another key needs a
 /// cell, the cell is sent as it is: its size distinguishes it from a [`crate::HitRecord`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct SumCell {
     /// Odd while the cell is being written. Every write changes it.
-    pub version: u64,
+    pub version: SharedWord,
     /// How many keys have used the cell.
     pub generation: u64,
     pub key: u64,

@@ -1,29 +1,30 @@
 //! The records that the kernel side keeps and sends. Times are nanoseconds of CLOCK_MONOTONIC.
 
-use crate::{CAPTURES_MAX, FRAMES_MAX, Pending, TEXT_MAX};
+use crate::{CAPTURES_MAX, FRAMES_MAX, Pending, SharedWord, TEXT_MAX};
 
 /// Totals of one process in one probed function since the probe was armed. Updated with atomic additions; one
 /// cache line, so that no two processes share one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Totals {
     /// Calls. For functions counted at their outermost level, only the outermost calls.
-    pub calls: u64,
+    pub calls: SharedWord,
     /// Calls made inside another call that counts at its outermost level.
-    pub nested: u64,
+    pub nested: SharedWord,
     /// Outermost calls whose return was seen: the number of calls in `time_ns`.
-    pub timed: u64,
+    pub timed: SharedWord,
     /// Time between entry and return of the outermost calls, in nanoseconds.
-    pub time_ns: u64,
+    pub time_ns: SharedWord,
     /// Bytes carried: count × size of the datatype.
-    pub bytes: u64,
+    pub bytes: SharedWord,
     /// Calls whose bytes are unknown.
-    pub bytes_unknown: u64,
+    pub bytes_unknown: SharedWord,
     /// Calls deeper than [`FRAMES_MAX`], or in a thread without a record: counted, not timed.
-    pub too_deep: u64,
+    pub too_deep: SharedWord,
     /// Calls whose return was never seen, and returns whose entry was not.
-    pub unpaired: u64,
+    pub unpaired: SharedWord,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +94,6 @@ pub struct Call {
     pub site: u64,
     /// When it was entered.
     pub entered_ns: u64,
-    /// The unit is the nanosecond.
     pub duration_ns: u64,
     /// Time of the thread in returned outermost calls, including this one: gives the time between two calls
     /// even if calls between them were not seen.
@@ -104,18 +104,19 @@ pub struct Call {
 }
 
 /// State of the ring of calls of a process; a cache line of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct RingHead {
-    pub next: u64,
+    pub next: SharedWord,
     /// Number of calls that were read. Written by the user side.
-    pub read: u64,
+    pub read: SharedWord,
     /// In the head of slot 0 only: the reader sleeps and wants a [`Filling`] record when a ring is half full;
     /// the kernel side resets it to 0 when it sends one.
-    pub is_asleep: u64,
+    pub is_asleep: SharedWord,
     /// 1 if call sites of this process are inside language bindings. Written by the user side.
-    pub has_bindings: u64,
+    pub has_bindings: SharedWord,
     pub zero: [u64; 4],
 }
 
@@ -130,15 +131,16 @@ pub struct Filling {
 
 /// Decides when the reader of the ring of hits is woken. Until the user side sets a state here, the ring
 /// itself decides: a reader that has drained the ring is woken by the next record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(Clone, Copy, PartialEq, Eq))]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Alarm {
     /// One of the constants below. A wake-up sets AWAKE.
-    pub state: u64,
+    pub state: SharedWord,
     /// The time at which the reader wakes by itself. Before that, only a hit at which a decision may be due,
     /// or a half-full ring, wakes it.
-    pub looks_ns: u64,
+    pub looks_ns: SharedWord,
 }
 
 impl Alarm {

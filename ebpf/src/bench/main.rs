@@ -8,6 +8,7 @@
 #![feature(asm_experimental_arch)]
 #![expect(unstable_features, reason = "inline assembly for this target")]
 
+#[allow(dead_code, reason = "this object needs only some of these instructions")]
 #[path = "../atomic.rs"]
 mod atomic;
 #[allow(
@@ -25,7 +26,7 @@ mod object;
 use core::ffi::c_void;
 
 use abi::{HitKind, HitRecord};
-use aya_ebpf::{helpers::bpf_loop, programs::RawTracePointContext};
+use aya_ebpf::{bindings::BPF_RB_PROD_POS, helpers::bpf_loop, programs::RawTracePointContext};
 
 /// Properties common to the produced hits.
 #[repr(C)]
@@ -80,6 +81,5 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/sys_enter")]
 pub extern "C" fn position(_ctx: *mut c_void) -> i32 {
-    const PRODUCER_POSITION: u64 = 3;
-    maps::HITS.query(PRODUCER_POSITION) as i32
+    maps::HITS.query(u64::from(BPF_RB_PROD_POS)) as i32
 }

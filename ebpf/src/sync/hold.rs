@@ -6,22 +6,20 @@
 
 use abi::{Hold, HoldState};
 use aya_ebpf::{
-    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_loop, generated::bpf_send_signal_thread},
+    bindings::BPF_RB_FORCE_WAKEUP,
+    helpers::{bpf_get_smp_processor_id, bpf_loop, generated::bpf_send_signal_thread},
     programs::ProbeContext,
 };
 
 use crate::{
-    atomic,
-    holds::{self, HOLDER, HOLDS, Reached, WAKE_FIRST, WAKE_SECOND},
+    atomic::{add, compare_and_swap, read, write},
+    holds::{self, HOLDER, HOLDS, Reached, WAKE_FIRST, WAKE_SECOND, now_ns},
     namespace::constant,
 };
 
 /// The CPU of the first answering thread; set at load.
 #[unsafe(no_mangle)]
 static FIRST_CPU: u32 = 0;
-
-/// Wakes the reader now, whether or not it has caught up.
-const FORCE_WAKEUP: u64 = 2;
 
 #[repr(C)]
 struct Wait {
@@ -34,21 +32,18 @@ struct Wait {
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     let reached = Reached::now(ctx)?;
     let hold = reached.hold;
-    // SAFETY: the action is in the map; this word does not change while it is armed.
-    let signal = unsafe { (*hold).signal };
+    let signal = read(&hold.signal);
     if signal != 0 {
         send(&reached, signal as u32);
         return None;
     }
-    let holder = HOLDER.get_ptr_mut(0)?;
-    if !atomic::compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
-        // SAFETY: the action's own counter, in the map.
-        holds::add(unsafe { &raw mut (*hold).passed }, 1);
+    let holder = HOLDER.get(0)?;
+    if !compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
+        add(&hold.passed, 1);
         return None;
     }
     keep(&reached);
-    // SAFETY: the word is ours until it is 0.
-    unsafe { core::ptr::write_volatile(holder, 0) };
+    write(holder, 0);
     Some(())
 }
 
@@ -56,8 +51,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
 /// after the probed one. A debugger intercepts the signal, and the thread stands still until then.
 fn send(reached: &Reached, signal: u32) {
     let hold = reached.hold;
-    // SAFETY: the action is in the map, and this is the one hit that is wanted.
-    unsafe { (*hold).held_at_ns = now_ns() };
+    write(&hold.held_at_ns, now_ns());
     if !holds::step(hold, HoldState::Armed, HoldState::Done) {
         return;
     }
@@ -71,12 +65,9 @@ fn send(reached: &Reached, signal: u32) {
 fn keep(reached: &Reached) {
     let hold = reached.hold;
     let since_ns = now_ns();
-    // SAFETY: the action is in the map, and we are its only holder. The answering thread reads these words
-    // once the state says that a thread is held.
-    unsafe {
-        (*hold).thread = reached.thread;
-        (*hold).held_at_ns = since_ns;
-    }
+    // The answering thread reads these words once the state says that a thread is held.
+    write(&hold.thread, reached.thread);
+    write(&hold.held_at_ns, since_ns);
     if !holds::step(hold, HoldState::Armed, HoldState::Held) {
         return;
     }
@@ -90,12 +81,11 @@ fn keep(reached: &Reached) {
         // SAFETY: the callback has the signature that the helper needs, and `wait` outlives the call.
         unsafe { bpf_loop(abi::HOLD_STEPS_MAX, step, (&raw mut wait).cast(), 0) };
         // Only a clock that stands still leads here in one of these states.
-        if holds::state(hold) != HoldState::Held as u64 || !miss(hold, &mut wait) {
+        if read(&hold.state) != HoldState::Held as u64 || !miss(hold, &mut wait) {
             holds::step(hold, HoldState::Writing, HoldState::Late);
         }
     } else {
-        // SAFETY: the action's own counter, in the map.
-        holds::add(unsafe { &raw mut (*hold).passed }, 1);
+        add(&hold.passed, 1);
         wait.armed_again = u32::from(holds::step(hold, HoldState::Held, HoldState::Armed));
     }
     if wait.armed_again == 0 {
@@ -115,7 +105,7 @@ fn wake(index: u32) -> bool {
         return false;
     };
     entry.write(u64::from(index));
-    entry.submit(FORCE_WAKEUP);
+    entry.submit(u64::from(BPF_RB_FORCE_WAKEUP));
     true
 }
 
@@ -124,13 +114,12 @@ fn wake(index: u32) -> bool {
 extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
     // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
     let wait = unsafe { &mut *wait };
-    let Some(hold) = HOLDS.get_ptr_mut(wait.index) else {
+    let Some(hold) = HOLDS.get(wait.index) else {
         return 1;
     };
-    let state = holds::state(hold);
+    let state = read(&hold.state);
     let held_ns = now_ns().wrapping_sub(wait.since_ns);
-    // SAFETY: the action is in the map; its bounds do not change while it is armed.
-    let (answer_ns, action_ns) = unsafe { ((*hold).answer_ns_max, (*hold).action_ns_max) };
+    let (answer_ns, action_ns) = (read(&hold.answer_ns_max), read(&hold.action_ns_max));
     let over = if state == HoldState::Held as u64 {
         held_ns > answer_ns && miss(hold, wait)
     } else if state == HoldState::Writing as u64 {
@@ -144,16 +133,14 @@ extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
 /// The bound is reached without an answer: the action waits for the next hit, unless all attempts are used.
 /// False if an answer came at this moment.
 #[inline(always)]
-fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
+fn miss(hold: &Hold, wait: &mut Wait) -> bool {
     let held_ns = now_ns().wrapping_sub(wait.since_ns);
-    // SAFETY: the action is in the map; these words are written by its holder alone.
-    let (misses, missed_ns, misses_max) = unsafe { ((*hold).misses, (*hold).missed_ns, (*hold).misses_max) };
-    let is_last = misses.wrapping_add(1) >= misses_max;
-    // SAFETY: the action is in the map. Counted before the step: after it another thread may own the action.
-    unsafe {
-        (*hold).misses = misses.wrapping_add(1);
-        (*hold).missed_ns = missed_ns.wrapping_add(held_ns);
-    }
+    // These words are written by the action's holder alone.
+    let (misses, missed_ns) = (read(&hold.misses), read(&hold.missed_ns));
+    let is_last = misses.wrapping_add(1) >= read(&hold.misses_max);
+    // Counted before the step: after it another thread may own the action.
+    write(&hold.misses, misses.wrapping_add(1));
+    write(&hold.missed_ns, missed_ns.wrapping_add(held_ns));
     let next = if is_last {
         HoldState::Missed
     } else {
@@ -163,15 +150,7 @@ fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
         wait.armed_again = u32::from(!is_last);
         return true;
     }
-    // SAFETY: the action is in the map; an answering thread does not write these words.
-    unsafe {
-        (*hold).misses = misses;
-        (*hold).missed_ns = missed_ns;
-    }
+    write(&hold.misses, misses);
+    write(&hold.missed_ns, missed_ns);
     false
-}
-
-fn now_ns() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_ns() }
 }

@@ -4,28 +4,27 @@
 use abi::{Hold, HoldState, KEY_IN_MEMORY};
 use aya_ebpf::{helpers::bpf_probe_read_user, programs::ProbeContext};
 
-use crate::holds;
+use crate::{
+    atomic::{read, write},
+    holds,
+};
 
 /// Whether this hit is the wanted one. Records its number; a greater one than wanted ends the action.
-pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold, thread: u64) -> bool {
-    // SAFETY: the action is in the map; these words do not change while it is armed.
-    let source = unsafe { (*hold).key_source };
+pub fn is_wanted(ctx: &ProbeContext, hold: &Hold, thread: u64) -> bool {
+    let source = read(&hold.key_source);
     if source == 0 {
         return true;
     }
-    // SAFETY: the action is in the map; its source does not change while it is armed.
-    let (address, width) = unsafe { ((*hold).key_address, (*hold).key_width) };
-    let Some(number) = number(ctx, source, address, width) else {
+    let Some(number) = number(ctx, source, read(&hold.key_address), read(&hold.key_width)) else {
         return false;
     };
-    // SAFETY: the action is in the map; only this function writes the first three, and the last is one word.
-    let wanted = unsafe {
-        let before = (*hold).key_last;
-        (*hold).thread = thread;
-        (*hold).key_step = number.wrapping_sub(before as i64) as u64;
-        core::ptr::write_volatile(&raw mut (*hold).key_last, number as u64);
-        core::ptr::read_volatile(&raw const (*hold).key_wanted) as i64
-    };
+    write(&hold.thread, thread);
+    write(
+        &hold.key_step,
+        number.wrapping_sub(read(&hold.key_last) as i64) as u64,
+    );
+    write(&hold.key_last, number as u64);
+    let wanted = read(&hold.key_wanted) as i64;
     if number > wanted && holds::step(hold, HoldState::Armed, HoldState::GoneBy) {
         holds::released(hold);
     }

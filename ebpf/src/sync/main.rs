@@ -9,6 +9,7 @@
 #![feature(asm_experimental_arch)]
 #![expect(unstable_features, reason = "inline assembly for this target")]
 
+#[allow(dead_code, reason = "this object needs only some of these instructions")]
 #[path = "../atomic.rs"]
 mod atomic;
 mod hold;

@@ -17,7 +17,6 @@ macro_rules! words {
 
         impl $name {
             /// All variants, in their order.
-            #[allow(dead_code, reason = "some are never listed")]
             $visible const ALL: [$name; [$($word),+].len()] = [$($name::$variant),+];
 
             /// The word of the variant.

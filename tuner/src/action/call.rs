@@ -26,7 +26,7 @@ use crate::module::Module;
 use crate::place::ProcessMemory;
 use crate::process::{Process, ThreadId};
 use crate::ptrace;
-use crate::remote::{self, RemoteSetup, StackView, Task, Worker};
+use crate::remote::{self, RemoteSetup, StackView, Task, ThreadSearch, Worker};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
@@ -208,15 +208,17 @@ impl Writer {
                 let kept = setup.keeps_from_calling(view, memory);
                 kept.or_else(|| plan.is_inside(view, memory))
             };
-            remote::with_thread(
+            let search = ThreadSearch {
                 process,
                 memory,
-                &setup.gate,
-                plan.task(action),
-                (plan.thread, plan.try_for),
-                unsuitable,
-                |thread| enter(thread, process, memory, action, plan, underway),
-            )
+                gate: &setup.gate,
+                task: plan.task(action),
+                only: plan.thread,
+                within: plan.try_for,
+            };
+            search.work(unsuitable, |thread| {
+                enter(thread, process, memory, action, plan, underway)
+            })
         })?;
         Ok(Called {
             state: self.await_state(action, plan, setup, memory)?,
@@ -253,23 +255,20 @@ impl Writer {
         let _ = ptrace::apart(|| {
             let memory = ProcessMemory::open(process.pid)?;
             let inside = |view: &StackView| view.is_in_the_way_of(&arena.range());
-            let work = |mut thread: crate::remote::Worker<'_>| {
-                thread.unmap(arena)?;
-                thread.end()
-            };
             // No thread but the calling one was ever in it.
             let is_alive = ptrace::threads(process.pid)?.contains(&tid);
-            let only = is_alive.then_some(tid);
-            let task = Task::Unmap(arena);
-            remote::with_thread(
+            let search = ThreadSearch {
                 process,
-                &memory,
-                &setup.gate,
-                task,
-                (only, remote::TRY_WAIT),
-                inside,
-                work,
-            )
+                memory: &memory,
+                gate: &setup.gate,
+                task: Task::Unmap(arena),
+                only: is_alive.then_some(tid),
+                within: remote::TRY_WAIT,
+            };
+            search.work(inside, |mut thread| {
+                thread.unmap(arena)?;
+                thread.end()
+            })
         });
     }
 

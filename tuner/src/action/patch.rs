@@ -20,7 +20,7 @@ use crate::journal::{
 use crate::place::{Place, ProcessMemory};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
-use crate::remote::{self, HeldResult, RemoteSetup, STOP_WAIT, Task};
+use crate::remote::{self, HeldResult, RemoteSetup, STOP_WAIT, Task, ThreadSearch, Worker};
 use crate::space::AddressSpace;
 use crate::write;
 use crate::writer::{Writer, WriterError};
@@ -201,23 +201,24 @@ fn prepare(
     underway: fn(),
 ) -> Result<(), ActionError> {
     if let Some(arena) = &plan.patch.arena {
-        remote::with_thread(
+        let search = ThreadSearch {
             process,
             memory,
-            &setup.gate,
-            Task::Map(arena),
-            (None, remote::TRY_WAIT),
-            |_| None,
-            |mut thread| {
-                thread.map(arena)?;
-                underway();
-                let mut memory = memory.clone();
-                memory.refresh()?;
-                remote::fill(&memory, arena, arena.address, &plan.code, thread.thread())?;
-                underway();
-                thread.end()
-            },
-        )?;
+            gate: &setup.gate,
+            task: Task::Map(arena),
+            only: None,
+            within: remote::TRY_WAIT,
+        };
+        let map = |mut thread: Worker<'_>| {
+            thread.map(arena)?;
+            underway();
+            let mut memory = memory.clone();
+            memory.refresh()?;
+            remote::fill(&memory, arena, arena.address, &plan.code, thread.thread())?;
+            underway();
+            thread.end()
+        };
+        search.work(|_| None, map)?;
     }
     Ok(())
 }

@@ -79,34 +79,14 @@ impl Session {
             with,
             key,
         };
-        let mut announced: Vec<(Pid, Announced)> = Vec::new();
-        let mut members = Vec::new();
-        for one in prepared? {
-            let set = self.writer(one.pid).and_then(|writer| {
-                Ok(writer.announce_set(&one.place, one.request, Some(at.clone()), Some(shared.clone()))?)
-            });
-            match set {
-                Ok(set) => {
-                    members.push(Participant::new(
-                        one.point,
-                        one.key,
-                        one.place,
-                        (set.old, set.new),
-                    ));
-                    announced.push((one.pid, set));
-                }
-                Err(refusal) => {
-                    self.abandon(&announced, &refusal.message);
-                    return Err(refusal);
-                }
-            }
-        }
+        let mut announced = Vec::new();
+        let members = self.announce_all(prepared?, &at, &shared, &mut announced);
         let wait = PlaceWait::lasting(Duration::from_millis(within_ms).min(WITHIN_MAX));
         let hooks = self.waiting.options.hooks;
-        let assembly = self
-            .waiting
-            .rendezvous()
-            .and_then(|rendezvous| Assembly::start(members, rendezvous, hooks, wait).map_err(refused));
+        let assembly = members.and_then(|members| {
+            let rendezvous = self.waiting.rendezvous()?;
+            Assembly::start(members, rendezvous, hooks, wait).map_err(refused)
+        });
         let assembly = match assembly {
             Ok(assembly) => assembly,
             Err(refusal) => {
@@ -121,6 +101,25 @@ impl Session {
         let tickets = waiting.iter().map(|(ticket, ..)| *ticket).collect();
         self.waiting.groups.push(WaitingGroup { waiting, assembly });
         Ok(tickets)
+    }
+
+    /// Announces the sets one after another in the journals of their processes, up to the first failure;
+    /// those that were announced are in `announced` even then.
+    fn announce_all(
+        &mut self,
+        sets: Vec<PreparedSet>,
+        at: &SyncPoint,
+        shared: &ChangeGroup,
+        announced: &mut Vec<(Pid, Announced)>,
+    ) -> Result<Vec<Participant>, Refusal> {
+        let announce = |one: PreparedSet| -> Result<Participant, Refusal> {
+            let writer = self.writer(one.pid)?;
+            let set = writer.announce_set(&one.place, one.request, Some(at.clone()), Some(shared.clone()))?;
+            let values = (set.old, set.new);
+            announced.push((one.pid, set));
+            Ok(Participant::new(one.point, one.key, one.place, values))
+        };
+        sets.into_iter().map(announce).collect()
     }
 
     fn prepare_member(&mut self, set: SetCommand, at: &SyncPoint, key: &Key) -> Result<PreparedSet, Refusal> {

@@ -41,6 +41,71 @@ impl Tail {
         let found = self.instructions.iter().find(|(at, _)| *at == address);
         found.map(|(_, depth)| *depth)
     }
+
+    /// Adds the instructions before the return, from the last one to the first, as long as execution passes
+    /// through all of them.
+    fn extend_backwards(&mut self, before: &[Instruction]) {
+        let (mut depth, mut is_bounded) = (0_u16, false);
+        for instruction in before.iter().rev() {
+            match instruction.flow_control() {
+                FlowControl::Next => match moved(instruction).and_then(|moved| depth.checked_add(moved)) {
+                    Some(deeper) if self.instructions.len() < TAIL_MAX && deeper <= DEPTH_MAX => {
+                        depth = deeper
+                    }
+                    _ => self.is_closed = false,
+                },
+                FlowControl::ConditionalBranch => {
+                    self.is_closed &= condition(instruction).is_some();
+                    self.jumps.push(TailJump {
+                        at: instruction.ip(),
+                        to: instruction.next_ip(),
+                        condition: condition(instruction),
+                        is_taken: false,
+                    });
+                    is_bounded = true;
+                    break;
+                }
+                FlowControl::UnconditionalBranch | FlowControl::Return | FlowControl::IndirectBranch => {
+                    is_bounded = true;
+                    break;
+                }
+                // A call after which the function may continue.
+                _ => self.is_closed = false,
+            }
+            if !self.is_closed {
+                break;
+            }
+            self.instructions.push((instruction.ip(), depth));
+        }
+        // Execution from the function's begin may pass no jump at all.
+        self.is_closed &= is_bounded;
+    }
+
+    fn add_jumps_into_it(&mut self, all: &[Instruction], never_returns: &dyn Fn(u64) -> bool) {
+        let leads = |jump: &&Instruction| {
+            jump.op0_kind() == OpKind::NearBranch64
+                && jump.flow_control() != FlowControl::Call
+                && self.depth_at(jump.near_branch64()).is_some()
+        };
+        let found: Vec<JumpOut> = all
+            .iter()
+            .filter(leads)
+            .map(|jump| JumpOut::of(jump, JumpTarget::Code(jump.near_branch64())))
+            .collect();
+        for jump in found {
+            self.is_closed &= jump.is_done_by_kernel;
+            if let JumpTarget::Code(to) = jump.to {
+                self.jumps.push(TailJump {
+                    at: jump.at,
+                    to,
+                    condition: jump.condition,
+                    is_taken: true,
+                });
+            }
+        }
+        // A loop executes its jump repeatedly before the call ends.
+        self.is_closed &= !self.jumps.iter().any(|jump| jump.is_in_loop(all, never_returns));
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,64 +210,8 @@ pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn
         instructions: vec![(all[at_return].ip(), 0)],
         ..Tail::default()
     };
-    let (mut depth, mut is_bounded) = (0_u16, false);
-    for before in all[..at_return].iter().rev() {
-        match before.flow_control() {
-            FlowControl::Next => match moved(before).and_then(|moved| depth.checked_add(moved)) {
-                Some(deeper) if tail.instructions.len() < TAIL_MAX && deeper <= DEPTH_MAX => depth = deeper,
-                _ => tail.is_closed = false,
-            },
-            FlowControl::ConditionalBranch => {
-                tail.is_closed &= condition(before).is_some();
-                tail.jumps.push(TailJump {
-                    at: before.ip(),
-                    to: before.next_ip(),
-                    condition: condition(before),
-                    is_taken: false,
-                });
-                is_bounded = true;
-                break;
-            }
-            FlowControl::UnconditionalBranch | FlowControl::Return | FlowControl::IndirectBranch => {
-                is_bounded = true;
-                break;
-            }
-            // A call after which the function may continue.
-            _ => tail.is_closed = false,
-        }
-        if !tail.is_closed {
-            break;
-        }
-        tail.instructions.push((before.ip(), depth));
-    }
-    // Execution from the function's begin may pass no jump at all.
-    tail.is_closed &= is_bounded;
-    let leads = |jump: &&Instruction| {
-        jump.op0_kind() == OpKind::NearBranch64
-            && jump.flow_control() != FlowControl::Call
-            && tail.depth_at(jump.near_branch64()).is_some()
-    };
-    let found: Vec<JumpOut> = all
-        .iter()
-        .filter(leads)
-        .map(|jump| JumpOut::of(jump, JumpTarget::Code(jump.near_branch64())))
-        .collect();
-    // A loop executes its jump repeatedly before the call ends.
-    let is_in_loop = tail.jumps.iter().any(|jump| jump.is_in_loop(all, never_returns));
-    tail.is_closed &= !is_in_loop;
-    for jump in found {
-        tail.is_closed &= jump.is_done_by_kernel;
-        if let JumpTarget::Code(to) = jump.to {
-            let jump = TailJump {
-                at: jump.at,
-                to,
-                condition: jump.condition,
-                is_taken: true,
-            };
-            tail.is_closed &= !jump.is_in_loop(all, never_returns);
-            tail.jumps.push(jump);
-        }
-    }
+    tail.extend_backwards(&all[..at_return]);
+    tail.add_jumps_into_it(all, never_returns);
     tail
 }
 

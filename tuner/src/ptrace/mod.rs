@@ -26,7 +26,7 @@ use crate::arch::RawRegisters;
 use crate::arch::x86_64::restart;
 use crate::process::{Pid, Process, ProcessError, ThreadId};
 use crate::seccomp::Filters;
-use sys::ThreadEvent;
+use sys::{StopReason, ThreadEvent};
 
 /// More threads than any program has. Bounds the listing, which is repeated until no thread is new.
 const THREADS_MAX: usize = 65_536;
@@ -117,28 +117,18 @@ impl HeldThread {
     /// The signal for which it has stopped since the last call; the signal is not delivered yet. Does not
     /// wait.
     pub(crate) fn signal(&mut self) -> Result<Option<i32>, PtraceError> {
-        let (pid, tid) = (self.pid, self.tid);
-        match self.poll() {
-            Ok(Some(ThreadEvent::Signal(signal))) => {
+        match self.poll()? {
+            Some(StopReason::Signal(signal)) => {
                 self.state = State::Stopped;
                 Ok(Some(signal))
             }
-            Ok(Some(ThreadEvent::GroupStop)) => sys::listen(tid)
+            Some(StopReason::GroupStop) => sys::listen(self.tid)
                 .map(|()| None)
                 .map_err(|source| self.error("resume", source)),
-            Ok(Some(ThreadEvent::Interrupted | ThreadEvent::SystemCall | ThreadEvent::Other)) => {
+            Some(StopReason::Interrupted | StopReason::SystemCall | StopReason::Other) => {
                 self.pass(0).map(|()| None)
             }
-            Ok(None) => Ok(None),
-            Ok(Some(ThreadEvent::Ended)) => {
-                self.state = State::Ended;
-                Err(PtraceError::ThreadEnded { pid, tid })
-            }
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                self.state = State::Ended;
-                Err(PtraceError::ThreadEnded { pid, tid })
-            }
-            Err(source) => Err(self.error("wait for", source)),
+            None => Ok(None),
         }
     }
 
@@ -161,32 +151,30 @@ impl HeldThread {
 
     /// Whether it has stopped after a request; does not wait. Signals that arrive first are passed on.
     pub(crate) fn look(&mut self) -> Result<bool, PtraceError> {
-        loop {
-            let event = match self.poll() {
-                Ok(Some(event)) => event,
-                Ok(None) => return Ok(matches!(self.state, State::Stopped | State::StoppedBySignal)),
-                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => ThreadEvent::Ended,
-                Err(source) => return Err(self.error("wait for", source)),
-            };
-            let signal = match event {
-                ThreadEvent::Ended => {
-                    self.state = State::Ended;
-                    let (pid, tid) = (self.pid, self.tid);
-                    return Err(PtraceError::ThreadEnded { pid, tid });
-                }
-                ThreadEvent::Interrupted => {
-                    self.state = State::Stopped;
-                    return Ok(true);
-                }
-                ThreadEvent::GroupStop => {
-                    self.state = State::StoppedBySignal;
-                    return Ok(true);
-                }
-                ThreadEvent::Signal(signal) => signal,
-                ThreadEvent::SystemCall | ThreadEvent::Other => 0,
-            };
-            sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))?;
+        while let Some(reason) = self.poll()? {
+            if self.has_stopped(reason)? {
+                return Ok(true);
+            }
         }
+        Ok(matches!(self.state, State::Stopped | State::StoppedBySignal))
+    }
+
+    /// Whether it has stopped as requested, or with its process. Otherwise it is resumed.
+    fn has_stopped(&mut self, reason: StopReason) -> Result<bool, PtraceError> {
+        let signal = match reason {
+            StopReason::Interrupted => {
+                self.state = State::Stopped;
+                return Ok(true);
+            }
+            StopReason::GroupStop => {
+                self.state = State::StoppedBySignal;
+                return Ok(true);
+            }
+            StopReason::Signal(signal) => signal,
+            StopReason::SystemCall | StopReason::Other => 0,
+        };
+        sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))?;
+        Ok(false)
     }
 
     /// The error for a thread that did not stop within `waited`.
@@ -244,15 +232,12 @@ impl HeldThread {
         loop {
             sys::go_to_system_call(self.tid, signal).map_err(|source| self.error("resume", source))?;
             self.state = State::Running;
-            let event = self.next_event(began, wait)?;
+            let reason = self.next_stop(began, wait)?;
             self.state = State::Stopped;
-            match event {
-                ThreadEvent::SystemCall => return Ok(()),
-                ThreadEvent::Signal(number) => signal = number,
-                ThreadEvent::Interrupted
-                | ThreadEvent::GroupStop
-                | ThreadEvent::Other
-                | ThreadEvent::Ended => signal = 0,
+            match reason {
+                StopReason::SystemCall => return Ok(()),
+                StopReason::Signal(number) => signal = number,
+                StopReason::Interrupted | StopReason::GroupStop | StopReason::Other => signal = 0,
             }
         }
     }
@@ -268,39 +253,20 @@ impl HeldThread {
     /// Waits until it has stopped after a request.
     fn await_stop(&mut self, began: Instant, wait: Duration) -> Result<(), PtraceError> {
         loop {
-            let signal = match self.next_event(began, wait)? {
-                ThreadEvent::Interrupted => {
-                    self.state = State::Stopped;
-                    return Ok(());
-                }
-                ThreadEvent::GroupStop => {
-                    self.state = State::StoppedBySignal;
-                    return Ok(());
-                }
-                ThreadEvent::Signal(signal) => signal,
-                ThreadEvent::SystemCall | ThreadEvent::Other | ThreadEvent::Ended => 0,
-            };
-            sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))?;
+            let reason = self.next_stop(began, wait)?;
+            if self.has_stopped(reason)? {
+                return Ok(());
+            }
         }
     }
 
-    fn next_event(&mut self, began: Instant, wait: Duration) -> Result<ThreadEvent, PtraceError> {
-        let (pid, tid) = (self.pid, self.tid);
+    fn next_stop(&mut self, began: Instant, wait: Duration) -> Result<StopReason, PtraceError> {
         let mut looks = 0;
         loop {
-            match self.poll() {
-                Ok(Some(ThreadEvent::Ended)) => {
-                    self.state = State::Ended;
-                    return Err(PtraceError::ThreadEnded { pid, tid });
-                }
-                Ok(Some(event)) => return Ok(event),
-                Ok(None) if began.elapsed() > wait => return Err(self.not_stopped(wait)),
-                Ok(None) => looks += 1,
-                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                    self.state = State::Ended;
-                    return Err(PtraceError::ThreadEnded { pid, tid });
-                }
-                Err(source) => return Err(self.error("wait for", source)),
+            match self.poll()? {
+                Some(reason) => return Ok(reason),
+                None if began.elapsed() > wait => return Err(self.not_stopped(wait)),
+                None => looks += 1,
             }
             if looks < LOOKS_AT_ONCE {
                 std::hint::spin_loop();
@@ -312,18 +278,25 @@ impl HeldThread {
         }
     }
 
-    /// The next event since the last poll; does not wait. At every stop at which the kernel is about to
-    /// decide how an interrupted system call goes on, makes sure that the call does not fail because of our
-    /// stop.
-    fn poll(&self) -> io::Result<Option<ThreadEvent>> {
-        let event = sys::poll(self.tid)?;
+    /// The next stop since the last poll; does not wait. At every stop at which the kernel is about to decide
+    /// how an interrupted system call goes on, makes sure that the call does not fail because of our stop.
+    fn poll(&mut self) -> Result<Option<StopReason>, PtraceError> {
+        let (pid, tid) = (self.pid, self.tid);
+        let reason = match sys::poll(tid).map_err(|source| self.error("wait for", source))? {
+            Some(ThreadEvent::Stopped(reason)) => reason,
+            Some(ThreadEvent::Ended) => {
+                self.state = State::Ended;
+                return Err(PtraceError::ThreadEnded { pid, tid });
+            }
+            None => return Ok(None),
+        };
         if matches!(
-            event,
-            Some(ThreadEvent::Interrupted | ThreadEvent::GroupStop | ThreadEvent::Signal(_))
+            reason,
+            StopReason::Interrupted | StopReason::GroupStop | StopReason::Signal(_)
         ) {
             self.leave_call_undecided();
         }
-        Ok(event)
+        Ok(Some(reason))
     }
 
     /// Errors are ignored: they happen only if the thread is being killed.

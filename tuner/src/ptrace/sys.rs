@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::ptr::{null_mut, without_provenance_mut};
+use std::ptr::{self, without_provenance_mut};
 
 use libc::{c_int, c_void, pid_t};
 
@@ -30,9 +30,16 @@ const PTRACE_SETSIGMASK: PtraceRequest = 0x420b;
 const PTRACE_SECCOMP_GET_FILTER: PtraceRequest = 0x420c;
 const PTRACE_GET_RSEQ_CONFIGURATION: PtraceRequest = 0x420f;
 
-/// What a traced thread reports.
+/// What has happened to a traced thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThreadEvent {
+    Stopped(StopReason),
+    Ended,
+}
+
+/// Why a traced thread has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopReason {
     /// It stopped on request.
     Interrupted,
     /// It stopped with its process by a signal.
@@ -43,7 +50,6 @@ pub(super) enum ThreadEvent {
     SystemCall,
     /// It stopped for another event (exec).
     Other,
-    Ended,
 }
 
 /// Where a thread has registered its rseq area.
@@ -57,65 +63,71 @@ struct RseqConfiguration {
     padding: u32,
 }
 
-fn request(request: PtraceRequest, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<()> {
-    answered(request, tid, address, data).map(|_| ())
+/// A request that takes numbers only: the kernel accesses no memory of ours.
+#[derive(Clone, Copy)]
+enum Command {
+    Seize,
+    Interrupt,
+    GoOn,
+    GoToSystemCall,
+    Listen,
+    Detach,
+    Store,
 }
 
-/// As [`request`], for requests that return a number.
-fn answered(
-    request: PtraceRequest,
-    tid: pid_t,
-    address: *mut c_void,
-    data: *mut c_void,
-) -> io::Result<usize> {
-    // SAFETY: every caller in this file passes, where the kernel reads or writes through `data`, a pointer to
-    // a live object of the size that the request states; other requests take numbers there.
-    let answer = unsafe { libc::ptrace(request, tid, address, data) };
+fn command(command: Command, tid: pid_t, address: usize, data: usize) -> io::Result<()> {
+    let request = match command {
+        Command::Seize => libc::PTRACE_SEIZE,
+        Command::Interrupt => libc::PTRACE_INTERRUPT,
+        Command::GoOn => libc::PTRACE_CONT,
+        Command::GoToSystemCall => libc::PTRACE_SYSCALL,
+        Command::Listen => libc::PTRACE_LISTEN,
+        Command::Detach => libc::PTRACE_DETACH,
+        Command::Store => libc::PTRACE_POKEDATA,
+    };
+    // SAFETY: the kernel takes what these requests pass as numbers, and as addresses of the thread's memory.
+    unsafe { transfer::<c_void>(request, tid, address, without_provenance_mut(data)) }.map(|_| ())
+}
+
+/// Returns the number with which the kernel answers.
+///
+/// # Safety
+/// If the kernel reads or writes through `data` at this request, it must point to a live object of the type
+/// and size that the request states.
+unsafe fn transfer<T>(request: PtraceRequest, tid: pid_t, address: usize, data: *mut T) -> io::Result<usize> {
+    // SAFETY: the caller vouches for `data`; the kernel does not read through `address`.
+    let answer = unsafe { libc::ptrace(request, tid, without_provenance_mut::<c_void>(address), data) };
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())
-}
-
-fn number(value: usize) -> *mut c_void {
-    without_provenance_mut(value)
 }
 
 /// Attaches without stopping the thread; stops at system calls are distinguished from signals.
 pub(super) fn seize(tid: pid_t) -> io::Result<()> {
     let options = usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap_or_default();
-    request(libc::PTRACE_SEIZE, tid, null_mut(), number(options))
+    command(Command::Seize, tid, 0, options)
 }
 
 pub(super) fn interrupt(tid: pid_t) -> io::Result<()> {
-    request(libc::PTRACE_INTERRUPT, tid, null_mut(), null_mut())
+    command(Command::Interrupt, tid, 0, 0)
 }
 
 /// Resumes it and delivers `signal` (0 for none).
 pub(super) fn go_on(tid: pid_t, signal: c_int) -> io::Result<()> {
-    request(
-        libc::PTRACE_CONT,
-        tid,
-        null_mut(),
-        number(signal.unsigned_abs() as usize),
-    )
+    command(Command::GoOn, tid, 0, signal.unsigned_abs() as usize)
 }
 
 /// Leaves it stopped by a signal until SIGCONT, as it would be without us.
 pub(super) fn listen(tid: pid_t) -> io::Result<()> {
-    request(libc::PTRACE_LISTEN, tid, null_mut(), null_mut())
+    command(Command::Listen, tid, 0, 0)
 }
 
 /// Resumes it until the begin or end of a system call.
 pub(super) fn go_to_system_call(tid: pid_t, signal: c_int) -> io::Result<()> {
-    request(
-        libc::PTRACE_SYSCALL,
-        tid,
-        null_mut(),
-        number(signal.unsigned_abs() as usize),
-    )
+    command(Command::GoToSystemCall, tid, 0, signal.unsigned_abs() as usize)
 }
 
 /// Detaches; the thread continues.
 pub(super) fn detach(tid: pid_t) -> io::Result<()> {
-    request(libc::PTRACE_DETACH, tid, null_mut(), null_mut())
+    command(Command::Detach, tid, 0, 0)
 }
 
 pub(super) fn registers(tid: pid_t) -> io::Result<RawRegisters> {
@@ -124,20 +136,19 @@ pub(super) fn registers(tid: pid_t) -> io::Result<RawRegisters> {
         iov_base: registers.as_mut_ptr().cast(),
         iov_len: size_of::<RawRegisters>(),
     };
-    let part: *mut libc::iovec = &raw mut part;
-    request(libc::PTRACE_GETREGSET, tid, number(NT_PRSTATUS), part.cast())?;
+    // SAFETY: the part states address and size of the registers.
+    unsafe { transfer(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut part)? };
     // SAFETY: a struct of plain numbers; all bytes were zeroed above.
     Ok(unsafe { registers.assume_init() })
 }
 
 pub(super) fn set_registers(tid: pid_t, registers: &RawRegisters) -> io::Result<()> {
-    let mut copy = *registers;
     let mut part = libc::iovec {
-        iov_base: (&raw mut copy).cast(),
+        iov_base: ptr::from_ref(registers).cast_mut().cast(),
         iov_len: size_of::<RawRegisters>(),
     };
-    let part: *mut libc::iovec = &raw mut part;
-    request(libc::PTRACE_SETREGSET, tid, number(NT_PRSTATUS), part.cast())
+    // SAFETY: the part states address and size of the registers, which this request only reads.
+    unsafe { transfer(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, &raw mut part) }.map(|_| ())
 }
 
 /// Its floating-point and vector state in the standard format of XSAVE.
@@ -147,8 +158,8 @@ pub(super) fn extended_state(tid: pid_t) -> io::Result<Vec<u8>> {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    let place: *mut libc::iovec = &raw mut part;
-    request(libc::PTRACE_GETREGSET, tid, number(NT_X86_XSTATE), place.cast())?;
+    // SAFETY: the part states address and size of the bytes.
+    unsafe { transfer(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut part)? };
     bytes.truncate(part.iov_len);
     Ok(bytes)
 }
@@ -156,28 +167,24 @@ pub(super) fn extended_state(tid: pid_t) -> io::Result<Vec<u8>> {
 /// The signals that it blocks.
 pub(super) fn signal_mask(tid: pid_t) -> io::Result<u64> {
     let mut mask = 0u64;
-    let place: *mut u64 = &raw mut mask;
-    request(PTRACE_GETSIGMASK, tid, number(SIGNAL_SET_BYTES), place.cast())?;
+    // SAFETY: the mask has the size of the kernel's signal set.
+    unsafe { transfer(PTRACE_GETSIGMASK, tid, SIGNAL_SET_BYTES, &raw mut mask)? };
     Ok(mask)
 }
 
 /// Sets the signals that it blocks.
 pub(super) fn set_signal_mask(tid: pid_t, mask: u64) -> io::Result<()> {
-    let mut mask = mask;
-    let place: *mut u64 = &raw mut mask;
-    request(PTRACE_SETSIGMASK, tid, number(SIGNAL_SET_BYTES), place.cast())
+    let place = ptr::from_ref(&mask).cast_mut();
+    // SAFETY: the mask has the size of the kernel's signal set, and this request only reads it.
+    unsafe { transfer(PTRACE_SETSIGMASK, tid, SIGNAL_SET_BYTES, place) }.map(|_| ())
 }
 
 /// The address of its rseq area; `None` if it has not registered one.
 pub(super) fn rseq_place(tid: pid_t) -> io::Result<Option<u64>> {
     let mut found = RseqConfiguration::default();
-    let place: *mut RseqConfiguration = &raw mut found;
-    request(
-        PTRACE_GET_RSEQ_CONFIGURATION,
-        tid,
-        number(size_of::<RseqConfiguration>()),
-        place.cast(),
-    )?;
+    let size = size_of::<RseqConfiguration>();
+    // SAFETY: the record is the one that the kernel writes, and its size is stated.
+    unsafe { transfer(PTRACE_GET_RSEQ_CONFIGURATION, tid, size, &raw mut found)? };
     Ok((found.pointer != 0).then_some(found.pointer))
 }
 
@@ -191,8 +198,8 @@ pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<
     };
     // Room for the longest possible filter, since it may change between two requests.
     let mut filter = vec![empty; SECCOMP_INSTRUCTIONS_MAX];
-    let room: *mut libc::sock_filter = filter.as_mut_ptr();
-    match answered(PTRACE_SECCOMP_GET_FILTER, tid, number(place), room.cast()) {
+    // SAFETY: the kernel writes the instructions of one filter, for which there is room.
+    match unsafe { transfer(PTRACE_SECCOMP_GET_FILTER, tid, place, filter.as_mut_ptr()) } {
         Ok(length) => filter.truncate(length),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
         Err(error) => return Err(error),
@@ -208,8 +215,7 @@ pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<
 
 /// Stores a word, ignoring page protection. Only [`crate::write`] may call it.
 pub(super) fn store(tid: pid_t, address: u64, word: u64) -> io::Result<()> {
-    let (address, word) = (address as usize, word as usize);
-    request(libc::PTRACE_POKEDATA, tid, number(address), number(word))
+    command(Command::Store, tid, address as usize, word as usize)
 }
 
 /// The next event since the last poll; does not wait.
@@ -217,7 +223,10 @@ pub(super) fn poll(tid: pid_t) -> io::Result<Option<ThreadEvent>> {
     let mut status: c_int = 0;
     // SAFETY: `status` is a live integer.
     match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
-        -1 => Err(io::Error::last_os_error()),
+        -1 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(Some(ThreadEvent::Ended)),
+            error => Err(error),
+        },
         0 => Ok(None),
         _ => Ok(Some(event(status))),
     }
@@ -228,11 +237,11 @@ fn event(status: c_int) -> ThreadEvent {
         return ThreadEvent::Ended;
     }
     let signal = libc::WSTOPSIG(status);
-    match status >> 16 {
-        0 if signal == libc::SIGTRAP | 0x80 => ThreadEvent::SystemCall,
-        0 => ThreadEvent::Signal(signal),
-        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => ThreadEvent::Interrupted,
-        libc::PTRACE_EVENT_STOP => ThreadEvent::GroupStop,
-        _ => ThreadEvent::Other,
-    }
+    ThreadEvent::Stopped(match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => StopReason::SystemCall,
+        0 => StopReason::Signal(signal),
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => StopReason::Interrupted,
+        libc::PTRACE_EVENT_STOP => StopReason::GroupStop,
+        _ => StopReason::Other,
+    })
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 pub(crate) use self::standing::StackView;
 pub(crate) use self::worker::{
-    HeldResult, RemoteSetup, STOP_WAIT, TRY_WAIT, fill, in_the_way, insist, is_ours, refuse_function, unmap,
-    unmap_held, with_all, with_thread,
+    HeldResult, RemoteSetup, STOP_WAIT, TRY_WAIT, ThreadSearch, fill, in_the_way, insist, is_ours,
+    refuse_function, unmap, unmap_held, with_all,
 };
 use crate::address::{Address, LinkAddress};
 use crate::arch::{

@@ -150,76 +150,106 @@ pub(crate) struct Worked {
     pub(crate) hold: Duration,
 }
 
-/// Holds threads one after another, for this time at most, until one is suitable, and lets that one work. Must
-/// run in a separate thread ([`ptrace::apart`]).
-pub(crate) fn with_thread(
-    process: &Process,
-    memory: &ProcessMemory,
-    gate: &Gate,
-    task: Task<'_>,
-    (only, within): (Option<i32>, Duration),
-    unsuitable: impl Fn(&StackView) -> Option<String>,
-    act: impl FnOnce(Worker<'_>) -> Result<(), ActionError>,
-) -> Result<Worked, ActionError> {
-    let pid = process.pid;
-    ptrace::refuse_traced(pid)?;
-    let began = Instant::now();
-    let mut pause = TRY_PAUSE;
-    let mut act = Some(act);
-    // A thread that did not stop keeps the request, and cannot get another until this thread of ours ends.
-    let mut requested = Vec::new();
-    // Seccomp filters cannot be removed: threads whose filters forbid the task are not tried again.
-    let mut forbidden = None;
-    let mut why = "it has none".to_owned();
-    loop {
-        let mut others = false;
-        for tid in ptrace::threads(pid)? {
-            if only.is_some_and(|only| only != tid) || requested.contains(&tid) {
-                continue;
-            }
-            let since = Instant::now();
-            let mut thread = match HeldThread::stop(pid, tid, STOP_WAIT) {
-                Ok(thread) => thread,
-                Err(error @ (PtraceError::NotStopped { .. } | PtraceError::ThreadEnded { .. })) => {
-                    (why, others) = (error.to_string(), true);
-                    requested.push(tid);
+/// Finds a thread of a process that can do a task. Its methods must run in a separate thread
+/// ([`ptrace::apart`]).
+pub(crate) struct ThreadSearch<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) memory: &'a ProcessMemory,
+    pub(crate) gate: &'a Gate,
+    pub(crate) task: Task<'a>,
+    /// No other thread than this one; `None` for any.
+    pub(crate) only: Option<i32>,
+    /// Time for which threads are tried at most.
+    pub(crate) within: Duration,
+}
+
+/// What came of an attempt to let a thread work.
+enum Attempt {
+    Worked(Worked),
+    /// Why it cannot work now. It may be suitable later.
+    Unsuitable(String),
+    /// Why it was not held. It keeps the request to stop, and cannot get another until this thread of ours
+    /// ends.
+    NotHeld(String),
+    /// Its seccomp filters, which cannot be removed, forbid the task.
+    Forbidden(ActionError),
+}
+
+impl ThreadSearch<'_> {
+    /// Holds threads one after another until one is suitable, and lets that one work: `act` is called once
+    /// at most. `unsuitable` says why a thread cannot work where it is.
+    pub(crate) fn work(
+        &self,
+        unsuitable: impl Fn(&StackView) -> Option<String>,
+        act: impl Fn(Worker<'_>) -> Result<(), ActionError>,
+    ) -> Result<Worked, ActionError> {
+        let pid = self.process.pid;
+        ptrace::refuse_traced(pid)?;
+        let began = Instant::now();
+        let mut pause = TRY_PAUSE;
+        let mut given_up = Vec::new();
+        let mut forbidden = None;
+        let mut last = None;
+        loop {
+            let mut hindrance = None;
+            for tid in ptrace::threads(pid)? {
+                if self.only.is_some_and(|only| only != tid) || given_up.contains(&tid) {
                     continue;
                 }
-                Err(error) => return Err(error.into()),
-            };
-            let view = StackView::of(&thread, memory, gate)?;
-            if let Some(reason) = unsuitable(&view) {
-                (why, others) = (reason, true);
-                continue;
-            }
-            match Worker::begin(&mut thread, memory, gate, task) {
-                Ok(worker) => match act.take() {
-                    Some(act) => act(worker)?,
-                    None => unreachable!("it is taken once, and then this returns"),
-                },
-                Err(ActionError::NoThread { why: reason, .. }) => {
-                    (why, others) = (reason, true);
-                    continue;
+                match self.attempt(tid, &unsuitable, &act)? {
+                    Attempt::Worked(worked) => return Ok(worked),
+                    Attempt::Unsuitable(why) => hindrance = Some(why),
+                    Attempt::NotHeld(why) => {
+                        hindrance = Some(why);
+                        given_up.push(tid);
+                    }
+                    Attempt::Forbidden(error) => {
+                        forbidden = Some(error);
+                        given_up.push(tid);
+                    }
                 }
-                Err(error @ ActionError::Seccomp { .. }) => {
-                    forbidden = Some(error);
-                    requested.push(tid);
-                    continue;
-                }
-                Err(error) => return Err(error),
             }
-            drop(thread);
-            let hold = since.elapsed();
-            return Ok(Worked { tid, hold });
+            let is_hopeless = hindrance.is_none() && forbidden.is_some();
+            last = hindrance.or(last);
+            let waited = began.elapsed();
+            // A killed process has no thread that could be held.
+            pid.check_alive()?;
+            if waited > self.within || is_hopeless {
+                let why = last.unwrap_or_else(|| "it has none".to_owned());
+                return Err(forbidden.unwrap_or_else(|| no_thread(pid, waited, why)));
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(TRY_PAUSE_MAX);
         }
-        let waited = began.elapsed();
-        // A killed process has no thread that could be held.
-        pid.check_alive()?;
-        if waited > within || (forbidden.is_some() && !others) {
-            return Err(forbidden.unwrap_or_else(|| no_thread(pid, waited, why)));
+    }
+
+    fn attempt(
+        &self,
+        tid: i32,
+        unsuitable: &impl Fn(&StackView) -> Option<String>,
+        act: &impl Fn(Worker<'_>) -> Result<(), ActionError>,
+    ) -> Result<Attempt, ActionError> {
+        let since = Instant::now();
+        let mut thread = match HeldThread::stop(self.process.pid, tid, STOP_WAIT) {
+            Ok(thread) => thread,
+            Err(error @ (PtraceError::NotStopped { .. } | PtraceError::ThreadEnded { .. })) => {
+                return Ok(Attempt::NotHeld(error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let view = StackView::of(&thread, self.memory, self.gate)?;
+        if let Some(why) = unsuitable(&view) {
+            return Ok(Attempt::Unsuitable(why));
         }
-        std::thread::sleep(pause);
-        pause = (2 * pause).min(TRY_PAUSE_MAX);
+        match Worker::begin(&mut thread, self.memory, self.gate, self.task) {
+            Ok(worker) => act(worker)?,
+            Err(ActionError::NoThread { why, .. }) => return Ok(Attempt::Unsuitable(why)),
+            Err(error @ ActionError::Seccomp { .. }) => return Ok(Attempt::Forbidden(error)),
+            Err(error) => return Err(error),
+        }
+        drop(thread);
+        let hold = since.elapsed();
+        Ok(Attempt::Worked(Worked { tid, hold }))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 #[cfg(doc)]
@@ -172,7 +172,7 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
                 cookies: &cookies,
                 semaphores: &semaphores,
             };
-            sys::link_uprobe_multi(program, &path, places, false, pid).map(Link::Multi)
+            sys::link_uprobe_multi(program, &path, places, pid).map(Link::Multi)
         }
         LinkKind::Tracefs => TracefsLink::attach(program, request, None).map(Link::Tracefs),
     }
@@ -227,16 +227,11 @@ impl Nothing {
     pub fn attach(&self, request: &LinkRequest) -> io::Result<Link> {
         attach(self.kind, self.program.as_fd(), request)
     }
+}
 
-    /// Attaches it to the return of the function at this offset of a file, in one of our own processes, as
-    /// other tools do: the kernel replaces the return address.
-    pub fn attach_to_return(&self, path: &Path, offset: u64, pid: u32) -> io::Result<Link> {
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        let places = sys::Places {
-            offsets: &[offset],
-            ..sys::Places::ONE
-        };
-        sys::link_uprobe_multi(self.program.as_fd(), &path, places, true, pid).map(Link::Multi)
+impl AsFd for Nothing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
     }
 }
 
@@ -270,7 +265,7 @@ fn nothing() -> [bpf_insn; 2] {
 fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     const NO_PROCESS: u32 = u32::MAX;
     let refusal = |pid| {
-        let attempt = sys::link_uprobe_multi(program, c"/", sys::Places::ONE, false, pid);
+        let attempt = sys::link_uprobe_multi(program, c"/", sys::Places::ONE, pid);
         attempt.err().and_then(|error| error.raw_os_error())
     };
     match (refusal(0), refusal(NO_PROCESS)) {

@@ -27,7 +27,6 @@ const BPF_PERF_EVENT: u32 = 41;
 pub(super) const BPF_PROG_TYPE_KPROBE: u32 = 2;
 /// Type of programs that run at a tracepoint with its raw arguments.
 pub(super) const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
-const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
 const PERF_EVENT_IOC_SET_BPF: libc::Ioctl = 0x4004_2408;
 const PERF_EVENT_IOC_ENABLE: libc::Ioctl = 0x2400;
@@ -331,13 +330,11 @@ impl Places<'_> {
 }
 
 /// Attaches a program to many places of one file with one link. `pid` 0 stands for every process that maps
-/// the file. With `returns` the kernel replaces return addresses on the stack, which is only used for
-/// functions of our own.
+/// the file.
 pub(super) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,
     places: Places<'_>,
-    returns: bool,
     pid: u32,
 ) -> io::Result<OwnedFd> {
     let count = places.offsets.len();
@@ -358,7 +355,7 @@ pub(super) fn link_uprobe_multi(
         },
         cookies: address(places.cookies),
         count: u32::try_from(count).map_err(io::Error::other)?,
-        multi_flags: if returns { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
+        multi_flags: 0,
         pid,
         zero: 0,
     };
