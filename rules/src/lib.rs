@@ -142,4 +142,4 @@ pub use rule::CheckedRule;
 pub use partial_sum::{Group, Grouping, PartialSum, PlannedSum, SummedValue, Sums};
 pub use target::{FunctionSet, Site, Target};
 pub use unit::Dimension;
-pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyMissing};
+pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyUnknown};

@@ -52,7 +52,7 @@ impl TuneState {
         condition: &Cell,
     ) -> Option<(Standing, String)> {
         match condition {
-            Err(reason) => Some((Standing::NoValue, not_evaluated(reason))),
+            Err(why) => Some((Standing::NoValue, not_evaluated(why.reason()))),
             Ok(_) if self.needless.is_some() => {
                 Some((Standing::Quiet, self.needless.clone().unwrap_or_default()))
             }

@@ -79,7 +79,7 @@ impl Change {
         if boolean(&context.eval(range).single()?)? {
             return Ok(());
         }
-        Err(format!("{value} is outside the range {text}"))
+        Err(format!("{value} is outside the range {text}").into())
     }
 }
 
@@ -88,7 +88,7 @@ impl Change {
 fn number(value: &Scalar) -> Result<Argument, WhyMissing> {
     match value {
         Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
-        Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
+        Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed").into()),
         Scalar::Number(number) if number.fract() == 0.0 && number.abs() < INTEGER_MAX => {
             Ok(Argument::Integer(*number as i64))
         }
@@ -104,7 +104,7 @@ fn row(value: &Value, process: ProcessId) -> Cell {
         Value::Table(rows) => rows
             .get(&Key::Process(process))
             .cloned()
-            .unwrap_or_else(|| Err("a process has no row".to_string())),
+            .unwrap_or_else(|| Err("a process has no row".into())),
     }
 }
 
@@ -117,12 +117,12 @@ fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Ex
         return match number(&value)? {
             Argument::Integer(number) => Ok(Expression::Integer(number)),
             Argument::Double(number) => Ok(Expression::Float(number)),
-            _ => Err(format!("`{value}` is not a number")),
+            _ => Err(format!("`{value}` is not a number").into()),
         };
     }
     let both = |operator, a, b| Expression::Both(operator, Box::new(a), Box::new(b));
     let part = |of: &Typed| expression(context, of, process);
-    let cannot = || "it cannot be computed where it is passed".to_string();
+    let cannot = || WhyMissing::from("it cannot be computed where it is passed");
     match &of.term {
         Term::Original => Ok(Expression::Original),
         Term::Negate(of) => Ok(both(Computes::Subtract, Expression::Integer(0), part(of)?)),

@@ -6,7 +6,7 @@ use crate::eval::{Calls, Context, boolean};
 use crate::measure::Measure;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Rows, Scalar, Value, WhyMissing, finite};
+use crate::value::{Cell, Key, Rows, Scalar, Value, WhyMissing, WhyUnknown, finite};
 
 /// A closed instance with its named metrics.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl<'a> Context<'a> {
             }
             _ => rows.get(&Key::of(&key)).cloned(),
         };
-        found.unwrap_or_else(|| Err(format!("it has no row {key}")))
+        found.unwrap_or_else(|| Err(format!("it has no row {key}").into()))
     }
 
     fn history(self, window: usize) -> &'a [Past] {
@@ -104,7 +104,7 @@ impl<'a> Context<'a> {
         };
         let row = |calls: &Calls| -> Cell {
             let mut sum = 0.0;
-            for (call, value) in calls.as_ref().map_err(String::clone)? {
+            for (call, value) in calls.as_ref().map_err(WhyUnknown::clone)? {
                 let mut variables = self.variables.to_vec();
                 variables.push(Value::Single(Ok(Scalar::Text(call.clone()))));
                 let context = Context {

@@ -23,7 +23,7 @@ use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, WhyMissing, finite};
+use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Read, Scalar, Time, Value, WhyMissing, WhyUnknown, finite, observed};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -36,7 +36,7 @@ pub(crate) struct HitsInWindow {
 }
 
 /// The hits of a probe in each process, or why they are unknown.
-pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, WhyMissing>>;
+pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, WhyUnknown>>;
 
 /// An enclosing instance, as it was when the inner one ended.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct EnclosingInstance {
 }
 
 /// A measure for each MPI function that a process called, or why it is unknown.
-pub(crate) type Calls = Result<BTreeMap<String, f64>, WhyMissing>;
+pub(crate) type Calls = Result<BTreeMap<String, f64>, WhyUnknown>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WindowData {
@@ -61,11 +61,11 @@ pub(crate) struct WindowData {
     /// Data of the enclosing instances at its end, as far as formulas use it.
     pub(crate) around: Vec<EnclosingInstance>,
     /// For each inner window, the metrics of its instances that closed within this one.
-    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, WhyMissing>>,
+    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, WhyUnknown>>,
     /// Measures at the hits of its boundaries.
     pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
     /// Actual duration in seconds, if both ends are known; `None` if it is not over.
-    pub(crate) duration: Option<Result<f64, WhyMissing>>,
+    pub(crate) duration: Option<Result<f64, WhyUnknown>>,
     /// Its begin and end.
     pub(crate) span: (Time, Time),
     /// Its begin and end in each process that hit its boundaries itself.
@@ -114,7 +114,7 @@ pub(crate) struct Context<'a> {
     /// Values of parameters and range variables, the outermost first.
     pub(crate) variables: &'a [Value],
     /// Raw reads of a probe, for captures.
-    pub(crate) reads: &'a [Cell],
+    pub(crate) reads: &'a [Read],
     /// For probes of this role, only the hits of this process are visible.
     pub(crate) sees: Option<(usize, ProcessId)>,
 }
@@ -177,7 +177,7 @@ impl<'a> Context<'a> {
             Term::Metric(index) => self.metric(*index),
             Term::Measure(measure) => self.measure(*measure),
             Term::WindowDuration => self.in_window(|window| match window.duration.clone() {
-                Some(duration) => Value::Single(duration.and_then(finite)),
+                Some(duration) => Value::Single(observed(duration)),
                 None => Value::none("it is not over"),
             }),
             Term::WindowIndex => self.in_window(|window| Value::number(window.index as f64)),
@@ -197,11 +197,11 @@ impl<'a> Context<'a> {
             }
             Term::Field(field) => Value::Single(match self.hit {
                 Some(hit) => hit.field(*field),
-                None => Err("it is of each hit".to_string()),
+                None => Err("it is of each hit".into()),
             }),
             Term::Read(place) => Value::Single(match self.reads.get(*place) {
-                Some(cell) => cell.clone(),
-                None => Err("it was not delivered".to_string()),
+                Some(read) => read.clone().map_err(WhyMissing::from),
+                None => Err("it was not delivered".into()),
             }),
             Term::Known(value) => value.clone(),
             Term::Inner { .. } | Term::InnerCount(_) | Term::Enclosing { .. } | Term::EnclosingIndex(_) => {
@@ -216,7 +216,7 @@ impl<'a> Context<'a> {
             Term::Proposed => Value::Single(
                 self.proposed
                     .cloned()
-                    .ok_or_else(|| "no value is proposed".to_string()),
+                    .ok_or_else(|| "no value is proposed".into()),
             ),
             Term::Negate(of) => self.eval(of).map(|value| finite(-number(&value)?)),
             Term::Not(of) => self.eval(of).map(|value| Ok(Scalar::Boolean(!boolean(&value)?))),
@@ -272,10 +272,7 @@ impl<'a> Context<'a> {
 
     fn metric(self, index: usize) -> Value {
         match self.metrics.get(index) {
-            // A reason that already names the metric at its root is passed on as it is.
-            Some((name, Value::Single(Err(reason)))) if !reason.contains(" has no value because ") => {
-                Value::none(format!("{name} has no value because {reason}"))
-            }
+            Some((name, Value::Single(Err(why)))) => Value::none(why.clone().of_metric(name)),
             Some((_, value)) => value.clone(),
             None => Value::none("it is not evaluated yet"),
         }
@@ -294,7 +291,7 @@ impl<'a> Context<'a> {
             Key::Process(process) => {
                 let rank = self.window.and_then(|window| window.ranks.get(process));
                 rank.map(|rank| Scalar::Number((*rank).into()))
-                    .ok_or_else(|| format!("process {} has no rank", process.0))
+                    .ok_or_else(|| format!("process {} has no rank", process.0).into())
             }
             Key::Boolean(value) => Ok(Scalar::Boolean(*value)),
             Key::Number(value) => Ok(Scalar::Number(value.0)),
@@ -303,14 +300,14 @@ impl<'a> Context<'a> {
     }
 
     fn fact(self, fact: Fact) -> Cell {
-        let facts = self.facts.ok_or_else(|| "no process is evaluated".to_string())?;
+        let facts = self.facts.ok_or("no process is evaluated")?;
         let known = match fact {
             Fact::Mpi => facts.mpi.clone().map(Scalar::Text),
             Fact::Rank => facts.rank.map(|rank| Scalar::Number(rank.into())),
             Fact::Size => facts.size.map(|size| Scalar::Number(size.into())),
             Fact::Exe => Some(Scalar::Text(facts.exe.clone())),
         };
-        known.ok_or_else(|| "the process has none".to_string())
+        known.ok_or_else(|| "the process has none".into())
     }
 
     fn logic(self, left: &Typed, right: &Typed, f: impl Fn(bool, bool) -> bool) -> Value {
@@ -334,7 +331,7 @@ impl<'a> Context<'a> {
             ScalarFunction::Round => first.map(rounded(f64::round)),
             ScalarFunction::Abs => first.map(rounded(f64::abs)),
             ScalarFunction::Sqrt => first.map(|value| match number(&value)? {
-                value if value < 0.0 => Err("it is the root of a negative number".to_string()),
+                value if value < 0.0 => Err("it is the root of a negative number".into()),
                 value => finite(value.sqrt()),
             }),
             ScalarFunction::FactoringX => factoring_x(first, values.collect()),
@@ -382,7 +379,7 @@ fn cpu_shares(cpus: Value, serial: Value, now: Value) -> Value {
         return Value::none("cpu_shares needs two tables");
     };
     let (keys, serial): (Vec<Key>, Vec<Cell>) = serial.into_iter().unzip();
-    let unknown = || Err("its present size is not known".to_owned());
+    let unknown = || Err("its present size is not known".into());
     let rows = keys.iter().zip(serial).map(|(key, serial)| {
         let size = now.remove(key).unwrap_or_else(unknown);
         Ok((number(&serial?)?, number(&size?)?))
@@ -400,14 +397,14 @@ fn cpu_shares(cpus: Value, serial: Value, now: Value) -> Value {
 pub(crate) fn number(value: &Scalar) -> Result<f64, WhyMissing> {
     match value {
         Scalar::Number(value) => Ok(*value),
-        _ => Err(format!("{value} is not a number")),
+        _ => Err(format!("{value} is not a number").into()),
     }
 }
 
 pub(crate) fn boolean(value: &Scalar) -> Result<bool, WhyMissing> {
     match value {
         Scalar::Boolean(value) => Ok(*value),
-        _ => Err(format!("{value} is not a boolean")),
+        _ => Err(format!("{value} is not a boolean").into()),
     }
 }
 
@@ -418,7 +415,7 @@ pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
         _ => NOT_FINITE,
     };
     let value = calculated(operator, a, b);
-    value.map(Scalar::Number).ok_or_else(|| why().to_string())
+    value.map(Scalar::Number).ok_or_else(|| why().into())
 }
 
 /// The result without a reason; `None` if there is no number.
@@ -452,9 +449,7 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
         return Value::none("the probe is not known");
     };
     if by_process {
-        let cell = |row: &Result<HitsInWindow, WhyMissing>| {
-            row.clone().and_then(|hits| of_hits(name, &hits, statistic))
-        };
+        let cell = |row: &Result<HitsInWindow, WhyUnknown>| of_hits(name, &row.clone()?, statistic);
         let rows = rows.iter();
         return Value::Table(
             rows.map(|(process, row)| (Key::Process(*process), cell(row)))
@@ -490,7 +485,7 @@ impl HitsInWindow {
 }
 
 fn of_hits(name: &str, hits: &HitsInWindow, statistic: Statistic) -> Cell {
-    let never = || format!("{name} was hit 0 times in the window");
+    let never = || format!("{name} was hit 0 times in the window").into();
     match statistic {
         Statistic::Count => finite(hits.count as f64),
         Statistic::Sum => finite(hits.sum_ns as f64 / 1e9),

@@ -46,13 +46,13 @@ pub(crate) fn for_each(
     let (from, to) = match ends {
         (Ok(Scalar::Number(from)), Ok(Scalar::Number(to))) => (from, to),
         (Err(reason), _) | (_, Err(reason)) => return Err(reason),
-        _ => return Err("a range goes from number to number".to_string()),
+        _ => return Err("a range goes from number to number".into()),
     };
     if from.fract() != 0.0 {
-        return Err(format!("a range begins at an integer, not at {from}"));
+        return Err(format!("a range begins at an integer, not at {from}").into());
     }
     if to - from >= NUMBERS_MAX {
-        return Err(format!("a range has at most {NUMBERS_MAX} numbers"));
+        return Err(format!("a range has at most {NUMBERS_MAX} numbers").into());
     }
     let of = fix(context, of);
     let mut variables: Vec<Value> = context.variables.iter().take(depth).cloned().collect();
@@ -141,12 +141,12 @@ pub(crate) fn fold_rows(
         keys.push(key);
     }
     if values.is_empty() {
-        return Err(why_empty.to_owned());
+        return Err(why_empty.into());
     }
     if let Reduction::ArgMin | Reduction::ArgMax = reduction {
         return arg(reduction, &values, &keys, rank);
     }
-    of_values(reduction, &values).unwrap_or_else(|| Err(why_empty.to_owned()))
+    of_values(reduction, &values).unwrap_or_else(|| Err(why_empty.into()))
 }
 
 /// For equal values the first, which is the smallest, key.
@@ -167,6 +167,6 @@ fn arg(reduction: Reduction, values: &[Scalar], keys: &[Key], rank: impl Fn(&Key
     }
     match best {
         Some((_, key)) => rank(key),
-        None => Err("no row is the least or the greatest".to_string()),
+        None => Err("no row is the least or the greatest".into()),
     }
 }

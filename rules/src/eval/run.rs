@@ -87,7 +87,7 @@ impl RunState {
         if self.overflowed {
             return Value::none(format!("it has more than {ROWS_MAX} rows"));
         }
-        let never = || Err("no window has closed in which it has a value".to_string());
+        let never = || Err("no window has closed in which it has a value".into());
         let cell = |folded: &Folded| -> Cell {
             match (folded, &self.run.fold) {
                 (Folded::Ewma(mean), _) => finite(*mean),
