@@ -122,7 +122,7 @@ pub use engine::{
     Partial, PlacedFold, Placement, ProcessAction, Report, Schedule, Standing, TrialProgress, TuneStatus,
     Verdict,
 };
-pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
+pub use facts::{MPI_LIBRARIES, ProcessFacts, matches_glob};
 pub use file::{Bindings, RuleFile, schema};
 pub use fit::{
     AllNames, FitRequest, NoVariable, RuleFit, SeenMark, SeenProcess, SeenVariable, WriteObstacle, fit,

@@ -49,7 +49,7 @@ pub fn run(cli: Cli) -> CommandResult {
     | Command::Actuator { .. }
     | Command::StandIn { .. }
     | Command::Carrier { .. }
-    | Command::Starter
+    | Command::NodeStarter
     | Command::Closer = cli.command
     {
         priority::leave_real_time();
@@ -89,7 +89,7 @@ pub fn run(cli: Cli) -> CommandResult {
             [program, configuration] => Err(Failure::no(nodes::run_server(program, configuration))),
             _ => nodes::serve_carrier().map(|()| Code::Done),
         },
-        Command::Starter => nodes::serve_starter().map(|()| Code::Done),
+        Command::NodeStarter => nodes::serve_node_starter().map(|()| Code::Done),
         Command::Closer => {
             rights::only_close().map_err(Failure::not_permitted)?;
             kernel::serve_closer().map(|()| Code::Done).map_err(Failure::no)

@@ -13,7 +13,7 @@ use crate::commands::attach;
 use crate::{
     cli::{AttachArgs, Cli, Command, JoinArgs, VERSION, WatchArgs},
     exit::{CommandResult, Failure},
-    nodes::{CarrierOrder, Helper, StartRequest, Ticket, start_carrier, start_starter},
+    nodes::{CarrierOrder, StartRequest, Subprocess, Ticket, start_carrier, start_node_starter},
     rulebook::{self, RuleBook},
     session::nodes::{NodeRole, NodeSetup},
 };
@@ -48,7 +48,7 @@ pub(in crate::commands) fn join(args: &JoinArgs) -> CommandResult {
 
 /// A node that the coordinator has accepted.
 pub(in crate::commands) struct Joined {
-    carrier: Helper,
+    carrier: Subprocess,
     welcome: Welcome,
     machine: u32,
     ends_with_input: bool,
@@ -117,13 +117,13 @@ impl Joined {
         NodeSetup {
             role: NodeRole::Node(Box::new(node)),
             carrier: self.carrier,
-            starter: None,
+            node_starter: None,
             ends_with_input: self.ends_with_input,
         }
     }
 }
 
-fn send(carrier: &mut Helper, message: &Up) -> Result<(), Failure> {
+fn send(carrier: &mut Subprocess, message: &Up) -> Result<(), Failure> {
     let message = message.encode().map_err(Failure::no)?;
     carrier.send(0, &message).map_err(Failure::no)
 }
@@ -177,9 +177,9 @@ fn coordinate(
     notes.extend(args.join_file.iter().map(|file| note(file)));
     let mut coordinator = Coordinator::new(setup, rules.all(), monotonic_ns()).map_err(Failure::not_there)?;
     rules.share((0, 0), 0);
-    let mut starter = None;
+    let mut node_starter = None;
     if let Some(Chosen { hosts, way, user }) = chosen {
-        let mut started = start_starter((&way, user), &hosts, tickets, args.any_user)?;
+        let mut started = start_node_starter((&way, user), &hosts, tickets, args.any_user)?;
         let now_ns = monotonic_ns();
         let starts = Starts::new(way.name(), by_hand + 1, hosts, now_ns);
         for effect in coordinator.start(starts, now_ns) {
@@ -189,12 +189,12 @@ fn coordinate(
                     .map_err(Failure::no)?;
             }
         }
-        starter = Some(started);
+        node_starter = Some(started);
     }
     Ok(NodeSetup {
         role: NodeRole::Coordinator(Box::new(coordinator)),
         carrier,
-        starter,
+        node_starter,
         ends_with_input: false,
     })
 }

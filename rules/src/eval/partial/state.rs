@@ -184,7 +184,7 @@ impl AggregateState {
         self.values = self.values.saturating_add(count);
         let Some(sums) = sums else {
             if self.kept != Kept::Nothing {
-                self.none(&"it was not added up".into());
+                self.none(&"it was not aggregated".into());
             }
             return;
         };
@@ -201,7 +201,7 @@ impl AggregateState {
             (Kept::Greatest(most), _) => *most = extreme(sums.greatest).into_iter().chain(*most).max(),
             (Kept::Durations(integers), Some(together)) => integers.merge(&together),
             (Kept::Numbers(numbers), Some(together)) => numbers.merge(&Numbers::from(together)),
-            _ => self.none(&"what was added up of it cannot be".into()),
+            _ => self.none(&"what was aggregated of it cannot be".into()),
         }
     }
 
