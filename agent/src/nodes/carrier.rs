@@ -57,11 +57,11 @@ pub(crate) fn serve_carrier() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Failure::no)?;
+        .map_err(Failure::failed)?;
     match runtime.block_on(Open::begin(order)) {
         Ok((open, further)) => {
             subprocess::answer(&mut stream, &Ok(further))?;
-            runtime.block_on(open.carry(stream)).map_err(Failure::no)
+            runtime.block_on(open.carry(stream)).map_err(Failure::failed)
         }
         Err(error) => subprocess::answer::<Vec<Ticket>>(&mut stream, &Err(error.to_string())),
     }

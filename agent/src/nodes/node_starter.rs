@@ -141,14 +141,14 @@ pub(crate) fn start_node_starter(
     tickets: Vec<Ticket>,
     any_user: bool,
 ) -> Result<Subprocess, Failure> {
-    let own = std::env::current_exe().map_err(Failure::no)?;
+    let own = std::env::current_exe().map_err(Failure::failed)?;
     let script = script(&own, any_user);
     let starts = hosts.iter().zip(tickets).map(|(host, mut ticket)| {
         ticket.ends_with_input = true;
         Ok(NodeStart {
             node: ticket.node,
             words: way.command(host, &script),
-            input: ticket.line().map_err(Failure::no)?,
+            input: ticket.line().map_err(Failure::failed)?,
         })
     });
     let starts = starts.collect::<Result<_, Failure>>()?;
@@ -173,7 +173,7 @@ pub(crate) fn serve_node_starter() -> Result<(), Failure> {
     };
     let served = node_starter.serve();
     node_starter.end();
-    served.map_err(Failure::no)
+    served.map_err(Failure::failed)
 }
 
 struct NodeStarter {

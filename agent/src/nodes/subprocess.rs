@@ -43,26 +43,26 @@ impl Subprocess {
         mut command: Command,
         order: &impl Serialize,
     ) -> Result<(Subprocess, T), Failure> {
-        let (ours, theirs) = UnixStream::pair().map_err(Failure::no)?;
-        ours.set_read_timeout(Some(BEGIN_WAIT)).map_err(Failure::no)?;
+        let (ours, theirs) = UnixStream::pair().map_err(Failure::failed)?;
+        ours.set_read_timeout(Some(BEGIN_WAIT)).map_err(Failure::failed)?;
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             // Ctrl-C on the terminal must not reach it: the last messages are still to be carried.
             .process_group(0)
             .spawn()
-            .map_err(Failure::no)?;
+            .map_err(Failure::failed)?;
         let mut subprocess = Subprocess { child, stream: ours };
-        let order = serde_json::to_vec(order).map_err(Failure::no)?;
-        subprocess.send(CONTROL, &order).map_err(Failure::no)?;
+        let order = serde_json::to_vec(order).map_err(Failure::failed)?;
+        subprocess.send(CONTROL, &order).map_err(Failure::failed)?;
         let silent = |error| {
-            Failure::no(format!(
+            Failure::failed(format!(
                 "a process of the session for its nodes did not begin: {error}"
             ))
         };
         let (_, answer) = subprocess.receive(false).map_err(silent)?;
-        let answer: Result<T, String> = serde_json::from_slice(&answer).map_err(Failure::no)?;
-        Ok((subprocess, answer.map_err(Failure::not_there)?))
+        let answer: Result<T, String> = serde_json::from_slice(&answer).map_err(Failure::failed)?;
+        Ok((subprocess, answer.map_err(Failure::invalid)?))
     }
 
     /// Of a carrier: the message that it sends for a node when this process has ended, in whatever way.
@@ -95,10 +95,13 @@ impl Subprocess {
 
 /// In a subprocess: the socket to the session, and its order.
 pub(super) fn order<T: DeserializeOwned>() -> Result<(UnixStream, T), Failure> {
-    let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(Failure::no)?;
+    let stdin = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(Failure::failed)?;
     let mut stream = UnixStream::from(stdin);
-    let (_, order) = receive(&mut stream).map_err(Failure::no)?;
-    Ok((stream, serde_json::from_slice(&order).map_err(Failure::no)?))
+    let (_, order) = receive(&mut stream).map_err(Failure::failed)?;
+    Ok((stream, serde_json::from_slice(&order).map_err(Failure::failed)?))
 }
 
 /// In a subprocess: the answer to its order, or why it cannot carry it out.
@@ -106,8 +109,10 @@ pub(super) fn answer<T: Serialize>(
     stream: &mut UnixStream,
     answer: &Result<T, String>,
 ) -> Result<(), Failure> {
-    let answer = serde_json::to_vec(answer).map_err(Failure::no)?;
-    stream.write_all(&framed(CONTROL, &answer)).map_err(Failure::no)
+    let answer = serde_json::to_vec(answer).map_err(Failure::failed)?;
+    stream
+        .write_all(&framed(CONTROL, &answer))
+        .map_err(Failure::failed)
 }
 
 pub(super) fn receive(stream: &mut UnixStream) -> io::Result<(u32, Vec<u8>)> {

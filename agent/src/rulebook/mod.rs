@@ -126,7 +126,7 @@ impl RuleBook {
 
     fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
         let applying = sources::applying(&checked, apply)?;
-        let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
+        let engine = Engine::new(checked, Time(0)).map_err(Failure::invalid)?;
         let requests = engine
             .rules()
             .flat_map(|(id, rule, _)| probe_requests::requests(id, rule));

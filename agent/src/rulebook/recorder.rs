@@ -109,7 +109,7 @@ impl Recorder {
             notes: notes.map(|(name, text)| (name.to_owned(), text)).collect(),
         };
         let writer = RecordingWriter::new(&header)
-            .map_err(|error| Failure::not_there(format!("{name} cannot be written")).caused_by(&error))?;
+            .map_err(|error| Failure::invalid(format!("{name} cannot be written")).caused_by(&error))?;
         let file = File::create(name).map_err(|error| cannot_be_written(name, &error))?;
         Ok(Recorder {
             writer: Some(writer),

@@ -164,9 +164,9 @@ impl NodeService {
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn serve(options: ServiceOptions) -> Result<(), Failure> {
     let policy = (options.read_policy)(&options.policy)?;
-    let cannot = |error: io::Error| Failure::no(format!("the service cannot start: {error}"));
+    let cannot = |error: io::Error| Failure::failed(format!("the service cannot start: {error}"));
     let listener = listen_at(&options.socket).map_err(|error| {
-        Failure::no(format!(
+        Failure::failed(format!(
             "the service cannot listen at {}: {error}",
             options.socket.display()
         ))

@@ -155,7 +155,7 @@ impl Session {
         self.measuring.probes.close_by(closer);
         self.liveness.real_time = real_time;
         let stream = actuator.as_ref().map(Actuator::stream);
-        let stream = stream.transpose().map_err(Failure::no)?;
+        let stream = stream.transpose().map_err(Failure::failed)?;
         watchdog::start(&self.liveness.progress, stream, give_back_terminal);
         self.measuring.system.actuator = actuator.as_ref().map(Actuator::pid);
         self.actuation.queue = actuator.map(ActuatorQueue::new);
@@ -168,7 +168,7 @@ impl Session {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(Failure::no)?;
+            .map_err(Failure::failed)?;
         runtime.block_on(self.watch(peers))
     }
 }

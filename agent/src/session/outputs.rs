@@ -129,7 +129,7 @@ impl Outputs {
             });
         let bind = |what, address: Option<SocketAddr>| {
             let bound = address.map(|address| http::bind(what, address));
-            bound.transpose().map_err(Failure::not_there)
+            bound.transpose().map_err(Failure::invalid)
         };
         let metrics = bind(("/metrics", "--metrics"), addresses.metrics)?;
         let web = bind(("the page", "--web"), addresses.web)?.map(|listener| PageAddress {

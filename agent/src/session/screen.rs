@@ -112,7 +112,7 @@ impl Screen {
     /// Serves /metrics and the page, prints the greeting, and takes over the terminal. Must be called inside the
     /// tokio runtime.
     pub(super) fn begin(&mut self, views: &Views<'_>, now: Time) -> Result<Option<Keys>, Failure> {
-        let page = self.serve(views).map_err(Failure::no)?;
+        let page = self.serve(views).map_err(Failure::failed)?;
         self.greet(views, now);
         page.iter().for_each(|line| self.say(line));
         Ok(self.begin_live(views))

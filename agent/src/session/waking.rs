@@ -27,11 +27,11 @@ use crate::{
 
 impl Session {
     pub(super) async fn watch(mut self, (mut control, nodes): Peers) -> CommandResult {
-        self.target.nodes = nodes.map(Nodes::new).transpose().map_err(Failure::no)?;
+        self.target.nodes = nodes.map(Nodes::new).transpose().map_err(Failure::failed)?;
         let ended = self.target.watch_ends(&self.measuring.profile.processes);
         let times = (self.options.duration, self.screen.series_period());
         let ends = (ended, self.actuation.queue.as_ref());
-        let mut sources = Sources::new(&self.target, &self.measuring, ends, times).map_err(Failure::no)?;
+        let mut sources = Sources::new(&self.target, &self.measuring, ends, times).map_err(Failure::failed)?;
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
             sources.serve(listener);
         }
@@ -53,7 +53,7 @@ impl Session {
                 // A rule that was added may have the shortest window, or a process runs again.
                 false => sources.ticks.next_within(tick),
             };
-            next.map_err(Failure::no)?;
+            next.map_err(Failure::failed)?;
             self.liveness.begin(LoopStep::Waiting, monotonic_ns());
         }
     }
