@@ -63,7 +63,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     // If a file is no recording, its error is the only message.
     outputs.is_quiet |= windows == 0 && result.is_err();
     outputs.finish()?;
-    report_job(&recordings, (json, html), (is_quiet, result.is_err()))?;
+    report_job(&recordings, json, html, is_quiet, result.is_err())?;
     result.map_err(Failure::failed)?;
     match windows == 0 && !rules.is_empty() {
         true => Err(Failure::failed(without_windows(&rules))),
@@ -100,8 +100,10 @@ fn without_windows(rules: &RuleBook) -> String {
 /// Reports the data of the recorded ranks, of all hosts together.
 fn report_job(
     recordings: &[(String, Vec<u8>)],
-    (json, html): (Option<Report>, Option<Report>),
-    (is_quiet, is_broken): (bool, bool),
+    json: Option<Report>,
+    html: Option<Report>,
+    is_quiet: bool,
+    is_broken: bool,
 ) -> Result<(), Failure> {
     let snapshot = match joined(recordings) {
         Ok(snapshot) => snapshot,

@@ -202,7 +202,8 @@ pub(crate) struct BindError {
 
 /// Binds the address of `flag`.
 pub(crate) fn bind(
-    (what, flag): (&'static str, &'static str),
+    what: &'static str,
+    flag: &'static str,
     address: SocketAddr,
 ) -> Result<std::net::TcpListener, BindError> {
     let bound = std::net::TcpListener::bind(address).and_then(|listener| {

@@ -136,7 +136,8 @@ impl StartRequest {
 
 /// Starts the node starter, for these hosts in the order of the tickets.
 pub(crate) fn start_node_starter(
-    (way, user): (&StartWay, Option<StartUser>),
+    way: &StartWay,
+    user: Option<StartUser>,
     hosts: &[String],
     tickets: Vec<Ticket>,
     any_user: bool,

@@ -197,7 +197,8 @@ impl Recorder {
         &mut self,
         process: ProcessId,
         time: Time,
-        (iterations, knows_mpi): (&Iterations, bool),
+        iterations: &Iterations,
+        knows_mpi: bool,
     ) {
         let overall = iterations.overall();
         self.put(&Record::Iterations {

@@ -127,12 +127,12 @@ impl Outputs {
                 Ok(file) => Ok(LogFile::new(name, move |text| file.complete(text))),
                 Err(error) => Err(cannot_be_written(&name, &error)),
             });
-        let bind = |what, address: Option<SocketAddr>| {
-            let bound = address.map(|address| http::bind(what, address));
+        let bind = |what, flag, address: Option<SocketAddr>| {
+            let bound = address.map(|address| http::bind(what, flag, address));
             bound.transpose().map_err(Failure::invalid)
         };
-        let metrics = bind(("/metrics", "--metrics"), addresses.metrics)?;
-        let web = bind(("the page", "--web"), addresses.web)?.map(|listener| PageAddress {
+        let metrics = bind("/metrics", "--metrics", addresses.metrics)?;
+        let web = bind("the page", "--web", addresses.web)?.map(|listener| PageAddress {
             listener,
             names: addresses.web_names,
         });

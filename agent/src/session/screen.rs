@@ -58,7 +58,8 @@ pub(super) struct Screen {
 impl Screen {
     /// If a command prints to the same terminal, numbers are shown only at its end.
     pub(super) fn new(
-        (options, has_command): (&Options, bool),
+        options: &Options,
+        has_command: bool,
         outputs: Outputs,
         is_beside: bool,
         now: Time,

@@ -146,8 +146,10 @@ impl Sources {
     pub(super) fn new(
         target: &WatchedJob,
         measuring: &Measuring,
-        (ends, actuator): (mpsc::Receiver<ProcessEnd>, Option<&ActuatorQueue>),
-        (duration, series): (Option<Duration>, Option<Duration>),
+        ends: mpsc::Receiver<ProcessEnd>,
+        actuator: Option<&ActuatorQueue>,
+        duration: Option<Duration>,
+        series: Option<Duration>,
     ) -> io::Result<Sources> {
         let signals = Signals::new(target.started.is_some())?;
         let waited = |descriptor: Option<BorrowedFd<'_>>| {
@@ -201,7 +203,8 @@ impl Sources {
     pub(super) async fn next(
         &mut self,
         due: Due,
-        (queue, nodes): (&mut Option<ActuatorQueue>, &mut Option<Nodes>),
+        queue: &mut Option<ActuatorQueue>,
+        nodes: &mut Option<Nodes>,
     ) -> Wake {
         let [turn, calls, hits] = [due.turn_ns, due.calls_ns, due.hits_ns].map(|ns| ns.map(instant));
         tokio::select! {

@@ -181,7 +181,7 @@ fn coordinate(
     rules.share((0, 0), 0);
     let mut node_starter = None;
     if let Some(Chosen { hosts, way, user }) = chosen {
-        let mut started = start_node_starter((&way, user), &hosts, tickets, args.any_user)?;
+        let mut started = start_node_starter(&way, user, &hosts, tickets, args.any_user)?;
         let now_ns = monotonic_ns();
         let starts = Starts::new(way.name(), by_hand + 1, hosts, now_ns);
         for effect in coordinator.start(starts, now_ns) {
