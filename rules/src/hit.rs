@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::term::Field;
-use crate::value::{Cell, Ordered, ProcessId, Read, Reads, Scalar, Time, WhyMissing};
+use crate::value::{Cell, HitRead, Ordered, ProcessId, Reads, Scalar, Time, WhyMissing};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hit {
@@ -54,7 +54,7 @@ impl Hit {
     }
 }
 
-fn order(one: &Read, two: &Read) -> std::cmp::Ordering {
+fn order(one: &HitRead, two: &HitRead) -> std::cmp::Ordering {
     match (one, two) {
         (Ok(Scalar::Number(a)), Ok(Scalar::Number(b))) => Ordered(*a).cmp(&Ordered(*b)),
         (Ok(Scalar::Boolean(a)), Ok(Scalar::Boolean(b))) => a.cmp(b),

@@ -126,10 +126,10 @@ impl From<WhyMissing> for String {
 pub(crate) type Cell = Result<Scalar, WhyMissing>;
 
 /// What was read at a hit, or why it could not be read.
-pub(crate) type Read = Result<Scalar, WhyUnknown>;
+pub(crate) type HitRead = Result<Scalar, WhyUnknown>;
 
 /// The reads of a hit. Up to two values, the usual case, are stored inline.
-pub type Reads = smallvec::SmallVec<[Read; 2]>;
+pub type Reads = smallvec::SmallVec<[HitRead; 2]>;
 
 /// A key of a table's row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -315,6 +315,21 @@ pub struct MetricReading {
     pub dimension: Option<Dimension>,
     /// It is displayed in percent.
     pub is_share: bool,
+}
+
+/// The checker ensures the type; a mismatch gives none instead of a panic.
+pub(crate) fn number(value: &Scalar) -> Result<f64, WhyMissing> {
+    match value {
+        Scalar::Number(value) => Ok(*value),
+        _ => Err(format!("{value} is not a number").into()),
+    }
+}
+
+pub(crate) fn boolean(value: &Scalar) -> Result<bool, WhyMissing> {
+    match value {
+        Scalar::Boolean(value) => Ok(*value),
+        _ => Err(format!("{value} is not a boolean").into()),
+    }
 }
 
 pub(crate) const NOT_FINITE: &str = "the result is not a finite number";

@@ -376,7 +376,6 @@ impl Checker<'_> {
     /// Checks that a formula over the original value, which is evaluated at each call, uses only operations
     /// of trampolines.
     fn can_be_compiled(&mut self, value: &Typed) -> Option<()> {
-        use crate::function::ScalarFunction::{Clamp, Max, Min};
         use crate::lang::ast::Operator::{Add, Divide, Multiply, Subtract};
         let mut passed = false;
         value.visit(&mut |term| passed |= matches!(term, Term::Original));
@@ -386,7 +385,7 @@ impl Checker<'_> {
         let can = match &value.term {
             Term::Original | Term::Negate(_) => true,
             Term::Arithmetic(operator, ..) => matches!(operator, Add | Subtract | Multiply | Divide),
-            Term::Apply(function, _) => matches!(function, Min | Max | Clamp),
+            Term::Apply(function, _) => function.scalar().is_some_and(|scalar| scalar.compiled.is_some()),
             _ => false,
         };
         if can {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use super::calls::{CallMeaning, CallSelection};
 pub(crate) use super::names::{MetricNames, ProbeNames, RuleNames, WindowNames};
-use super::operators::different;
 use super::scope::MetricScope;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::function::{FUNCTIONS, FormulaFunction, Meaning, ScalarFunction, function_named};
@@ -14,7 +13,7 @@ use crate::read::PlannedCapture;
 use crate::rule::Run;
 use crate::target::Site;
 use crate::term::{Term, Typed};
-use crate::types::{KeyKind, Kind, Type};
+use crate::types::{KeyKind, Kind, Operand, Type};
 use crate::unit::unit_named;
 use crate::value::Scalar;
 
@@ -209,18 +208,10 @@ impl Infer<'_> {
         Some(Typed { term, of, span })
     }
 
-    /// The row keys of two combined parts: both must have the same kind, or one is a single value.
+    /// The row keys of two combined parts.
     pub(super) fn rows(&mut self, left: &Typed, right: &Typed) -> Option<Option<KeyKind>> {
-        match (left.of.table, right.of.table) {
-            (Some(one), Some(other)) if one != other => {
-                let message = "two tables meet whose rows have different keys";
-                let wrong = Diagnostic::error("E0146", message)
-                    .at(left.span, one.what())
-                    .at(right.span, other.what());
-                self.report(wrong.help("fold one of them, or make both by the same key"))
-            }
-            (one, other) => Some(one.or(other)),
-        }
+        let rows = left.operand().rows(right.operand());
+        rows.map_or_else(|wrong| self.report(wrong), Some)
     }
 
     fn literal(&mut self, digits: &str, unit: Option<&'static str>, span: Span) -> Option<Typed> {
@@ -301,7 +292,9 @@ impl Infer<'_> {
             return self.reduction(reduction, arguments, None, expr.span);
         }
         match function.meaning {
-            Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => self.apply(scalar, arguments, expr.span),
+            Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => {
+                self.apply(function, scalar, arguments, expr.span)
+            }
             Meaning::Loads | Meaning::Has => self.about_process(function, arguments.first()?, expr.span),
             Meaning::Ewma => self.ewma(arguments, expr.span),
             Meaning::Changed => self.changed(arguments, expr.span),
@@ -334,48 +327,22 @@ impl Infer<'_> {
         Some(Typed::new(Type::BOOLEAN, span, term))
     }
 
-    fn apply(&mut self, function: ScalarFunction, arguments: &[Expr], span: Span) -> Option<Typed> {
+    fn apply(
+        &mut self,
+        function: &'static FormulaFunction,
+        scalar: ScalarFunction,
+        arguments: &[Expr],
+        span: Span,
+    ) -> Option<Typed> {
         let typed: Vec<Option<Typed>> = arguments
             .iter()
             .map(|argument| self.infer_number(argument))
             .collect();
         let typed: Vec<Typed> = typed.into_iter().collect::<Option<_>>()?;
-        match function {
-            ScalarFunction::FactoringX => return self.factoring(typed, span),
-            ScalarFunction::CpuShares => return self.cpu_shares(typed, span),
-            _ => {}
+        let operands: Vec<Operand> = typed.iter().map(Typed::operand).collect();
+        match (scalar.type_rule)(&operands, span) {
+            Ok(of) => Some(Typed::new(of, span, Term::Apply(function, typed))),
+            Err(wrong) => self.report(wrong),
         }
-        let first = typed.first()?;
-        let mut of = first.of;
-        if matches!(
-            function,
-            ScalarFunction::Floor | ScalarFunction::Ceil | ScalarFunction::Round
-        ) && of.kind != Type::PLAIN.kind
-        {
-            let message = format!("only a plain number has a nearest integer, this is {}", of.what());
-            let help = "divide by the unit you mean to count in: `floor(x / 1ms)`";
-            return self.report(Diagnostic::wrong("E0141", first.span, message).help(help));
-        }
-        if function == ScalarFunction::Sqrt {
-            let Some(root) = of.dimension().root() else {
-                return self.refuse("E0141", first.span, format!("{} has no square root", of.what()));
-            };
-            of = Type {
-                kind: Kind::Number(root),
-                ..of
-            };
-        }
-        for other in typed.iter().skip(1) {
-            if other.of.kind != of.kind {
-                let wrong = different("compare", first, other, span);
-                return self.report(wrong);
-            }
-            of = Type {
-                table: self.rows(&Typed { of, ..first.clone() }, other)?,
-                percent: of.percent && other.of.percent,
-                ..of
-            };
-        }
-        Some(Typed::new(of, span, Term::Apply(function, typed)))
     }
 }

@@ -4,7 +4,7 @@ use crate::eval::Context;
 use crate::lang::ast::Operator;
 use crate::rule::CheckedProbe;
 use crate::term::{Term, Typed};
-use crate::value::{Cell, Read, Reads, Scalar, finite};
+use crate::value::{Cell, HitRead, Reads, Scalar, finite, number};
 
 #[derive(Clone, Debug)]
 pub(super) struct Captures {
@@ -62,7 +62,7 @@ impl Captures {
     }
 }
 
-fn named(cell: Cell, name: &str) -> Read {
+fn named(cell: Cell, name: &str) -> HitRead {
     cell.map_err(|reason| format!("{name} was not captured: {reason}"))
 }
 
@@ -81,7 +81,7 @@ fn make(of: &Typed) -> CaptureSource {
 }
 
 impl CaptureSource {
-    fn of_all(&self, reads: &[Read]) -> Cell {
+    fn of_all(&self, reads: &[HitRead]) -> Cell {
         match self {
             CaptureSource::Read(place) | CaptureSource::Times(place, _) => match reads.get(*place) {
                 Some(read) => self.of(read),
@@ -97,10 +97,10 @@ impl CaptureSource {
         }
     }
 
-    fn of(&self, read: &Read) -> Cell {
+    fn of(&self, read: &HitRead) -> Cell {
         let value = read.clone()?;
         match (self, &value) {
-            (CaptureSource::Times(_, factor), _) => finite(crate::eval::number(&value)? * factor),
+            (CaptureSource::Times(_, factor), _) => finite(number(&value)? * factor),
             // The memory of a program need not contain a number.
             (_, Scalar::Number(number)) => finite(*number),
             _ => Ok(value),

@@ -12,10 +12,10 @@ use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Output, Running, Stand
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::run::RunState;
-use crate::eval::{Context, WindowData, boolean};
+use crate::eval::{Context, WindowData};
 use crate::ids::RuleId;
 use crate::rule::{CheckedRule, Metric, Tune};
-use crate::value::{ProcessId, Time, Value};
+use crate::value::{ProcessId, Time, Value, boolean};
 use crate::window::{Window, WindowKind};
 
 impl Engine {

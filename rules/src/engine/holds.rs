@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::eval::{Context, boolean};
+use crate::eval::Context;
 use crate::rule::Tune;
-use crate::value::{Cell, Key, ProcessId, Scalar, Value};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, boolean};
 
 #[derive(Clone, Debug)]
 pub(super) struct Condition {

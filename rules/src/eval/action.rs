@@ -2,13 +2,12 @@
 
 use plan::{Action, Argument, Expression, Operator as Computes, PatchRequest};
 
-use super::{Context, boolean};
+use super::Context;
 use crate::change::Change;
-use crate::function::ScalarFunction;
 use crate::lang::ast::Operator;
 use crate::term::{Term, Typed};
 use crate::types::Kind;
-use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing, boolean};
 
 /// Integers from here on do not fit an i64.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_808.0;
@@ -138,16 +137,8 @@ fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Ex
         }
         Term::Apply(function, parts) => {
             let parts = parts.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-            let fold = |operator| parts.iter().cloned().reduce(|a, b| both(operator, a, b));
-            match (function, parts.as_slice()) {
-                (ScalarFunction::Min, _) => fold(Computes::Min).ok_or_else(cannot),
-                (ScalarFunction::Max, _) => fold(Computes::Max).ok_or_else(cannot),
-                (ScalarFunction::Clamp, [of, low, high]) => {
-                    let least = both(Computes::Max, of.clone(), low.clone());
-                    Ok(both(Computes::Min, least, high.clone()))
-                }
-                _ => Err(cannot()),
-            }
+            let compiled = function.scalar().and_then(|scalar| scalar.compiled);
+            compiled.and_then(|compiled| compiled(parts)).ok_or_else(cannot)
         }
         _ => Err(cannot()),
     }

@@ -2,11 +2,11 @@
 
 use crate::eval::rows::for_each;
 use crate::eval::run::RunState;
-use crate::eval::{Calls, Context, boolean};
+use crate::eval::{Calls, Context};
 use crate::measure::Measure;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Rows, Scalar, Value, WhyMissing, WhyUnknown, finite};
+use crate::value::{Cell, Key, Rows, Scalar, Value, WhyMissing, WhyUnknown, boolean, finite};
 
 /// A closed instance with its named metrics.
 #[derive(Clone, Debug)]

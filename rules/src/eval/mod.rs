@@ -13,17 +13,19 @@ use std::sync::Arc;
 
 use plan::{Literal, ValueError, ValueType};
 
-use crate::cpu_shares;
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::{Content, Reduced};
 use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
 use crate::facts::ProcessFacts;
-use crate::function::{Reduction, ScalarFunction, factoring};
+use crate::function::{FormulaFunction, Reduction};
 use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Read, Scalar, Time, Value, WhyMissing, WhyUnknown, finite, observed};
+use crate::value::{
+    Cell, HitRead, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, WhyMissing, WhyUnknown, boolean, finite,
+    number, observed,
+};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -114,7 +116,7 @@ pub(crate) struct Context<'a> {
     /// Values of parameters and range variables, the outermost first.
     pub(crate) variables: &'a [Value],
     /// Raw reads of a probe, for captures.
-    pub(crate) reads: &'a [Read],
+    pub(crate) reads: &'a [HitRead],
     /// For probes of this role, only the hits of this process are visible.
     pub(crate) sees: Option<(usize, ProcessId)>,
 }
@@ -234,7 +236,7 @@ impl<'a> Context<'a> {
                 compare(*comparison, &a, &b).map(Scalar::Boolean)
             }),
             Term::Reduce(reduction, of) => Value::Single(self.reduce(*reduction, of)),
-            Term::Apply(function, arguments) => self.apply(*function, arguments),
+            Term::Apply(function, arguments) => self.apply(function, arguments),
         }
     }
 
@@ -316,95 +318,12 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn apply(self, function: ScalarFunction, arguments: &[Typed]) -> Value {
+    fn apply(self, function: &FormulaFunction, arguments: &[Typed]) -> Value {
         let mut values = arguments.iter().map(|argument| self.eval(argument));
-        let Some(first) = values.next() else {
-            return Value::none("there is no argument");
-        };
-        let rounded = |f: fn(f64) -> f64| move |value: Scalar| finite(f(number(&value)?));
-        let fold = |f: fn(f64, f64) -> f64| {
-            move |a: Value, b: Value| a.zip(b, |a, b| finite(f(number(&a)?, number(&b)?)))
-        };
-        match function {
-            ScalarFunction::Floor => first.map(rounded(f64::floor)),
-            ScalarFunction::Ceil => first.map(rounded(f64::ceil)),
-            ScalarFunction::Round => first.map(rounded(f64::round)),
-            ScalarFunction::Abs => first.map(rounded(f64::abs)),
-            ScalarFunction::Sqrt => first.map(|value| match number(&value)? {
-                value if value < 0.0 => Err("it is the root of a negative number".into()),
-                value => finite(value.sqrt()),
-            }),
-            ScalarFunction::FactoringX => factoring_x(first, values.collect()),
-            ScalarFunction::CpuShares => match (values.next(), values.next()) {
-                (Some(serial), Some(now)) => cpu_shares(first, serial, now),
-                _ => Value::none("cpu_shares lacks an argument"),
-            },
-            ScalarFunction::Min => values.fold(first, fold(f64::min)),
-            ScalarFunction::Max => values.fold(first, fold(f64::max)),
-            ScalarFunction::Clamp => {
-                let (low, high) = (values.next(), values.next());
-                let (Some(low), Some(high)) = (low, high) else {
-                    return Value::none("clamp lacks a bound");
-                };
-                let ordered = low.clone().zip(high.clone(), |low, high| {
-                    if number(&low)? <= number(&high)? {
-                        Ok(low)
-                    } else {
-                        Err("clamp has its low bound above its high".into())
-                    }
-                });
-                fold(f64::min)(fold(f64::max)(first, ordered), high)
-            }
+        match function.scalar() {
+            Some(scalar) => (scalar.evaluate)(&mut values),
+            None => Value::none("it is no function of single values"),
         }
-    }
-}
-
-fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
-    let Ok([mean, stddev, workers]) = <[Value; 3]>::try_from(others) else {
-        return Value::none("factoring_x lacks an argument");
-    };
-    let step = |f: fn(f64, f64) -> Result<f64, &'static str>| {
-        move |a: Scalar, b: Scalar| finite(f(number(&a)?, number(&b)?)?)
-    };
-    let spread = mean
-        .zip(stddev, step(factoring::variation))
-        .zip(workers, step(factoring::spread));
-    batch.zip(spread, step(factoring::factor))
-}
-
-/// The CPUs of each row; none in all rows if one of them is not known.
-fn cpu_shares(cpus: Value, serial: Value, now: Value) -> Value {
-    let cpus = cpus.single().and_then(|cpus| number(&cpus));
-    let (Value::Table(serial), Value::Table(mut now)) = (serial, now) else {
-        return Value::none("cpu_shares needs two tables");
-    };
-    let (keys, serial): (Vec<Key>, Vec<Cell>) = serial.into_iter().unzip();
-    let unknown = || Err("its present size is not known".into());
-    let rows = keys.iter().zip(serial).map(|(key, serial)| {
-        let size = now.remove(key).unwrap_or_else(unknown);
-        Ok((number(&serial?)?, number(&size?)?))
-    });
-    let rows: Result<Vec<(f64, f64)>, WhyMissing> = rows.collect();
-    let shares = rows.and_then(|rows| Ok(cpu_shares::shares(cpus?, &rows)));
-    let cells: Vec<Cell> = match shares {
-        Ok(shares) => shares.into_iter().map(|share| finite(share.into())).collect(),
-        Err(why) => keys.iter().map(|_| Err(why.clone())).collect(),
-    };
-    Value::Table(keys.into_iter().zip(cells).collect())
-}
-
-/// The checker ensures the type; a mismatch gives none instead of a panic.
-pub(crate) fn number(value: &Scalar) -> Result<f64, WhyMissing> {
-    match value {
-        Scalar::Number(value) => Ok(*value),
-        _ => Err(format!("{value} is not a number").into()),
-    }
-}
-
-pub(crate) fn boolean(value: &Scalar) -> Result<bool, WhyMissing> {
-    match value {
-        Scalar::Boolean(value) => Ok(*value),
-        _ => Err(format!("{value} is not a boolean").into()),
     }
 }
 

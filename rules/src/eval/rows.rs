@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use crate::eval::partial::of_values;
-use crate::eval::{Context, calculated, number};
+use crate::eval::{Context, calculated};
 use crate::function::Reduction;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Scalar, Value, WhyMissing, finite};
+use crate::value::{Cell, Key, Scalar, Value, WhyMissing, finite, number};
 
 /// Maximum number of numbers in a range.
 pub(crate) const NUMBERS_MAX: f64 = 10_000.0;

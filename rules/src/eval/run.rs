@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::eval::Context;
 use crate::eval::partial::{AggregateState, HitPosition};
-use crate::eval::{Context, number};
 use crate::rule::{Run, RunFold};
-use crate::value::{Cell, Key, Value, finite};
+use crate::value::{Cell, Key, Value, finite, number};
 
 /// Rows of a fold by a key; with further keys the fold has no value.
 const ROWS_MAX: usize = 4096;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::content::{Content, Groups};
 use super::state::{AggregateState, HitPosition};
 use crate::eval::rows::fix;
-use crate::eval::{Context, WindowData, boolean};
+use crate::eval::{Context, WindowData};
 use crate::folds::Intake;
 use crate::hit::Hit;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
-use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing, boolean};
 
 /// Why there is no value if hits were left out for lack of room.
 pub(crate) const MORE_THAN_KEPT: &str = "it has more hits than are kept";

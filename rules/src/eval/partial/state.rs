@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone};
-use crate::eval::{boolean, number};
 use crate::folds::{Intake, Source};
 use crate::function::Reduction;
 use crate::hit::Hit;
 use crate::partial_sum::Sums;
-use crate::value::{Cell, NOT_FINITE, Ordered, ProcessId, Scalar, Time, WhyMissing, finite};
+use crate::value::{Cell, NOT_FINITE, Ordered, ProcessId, Scalar, Time, WhyMissing, boolean, finite, number};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
