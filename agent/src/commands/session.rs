@@ -140,7 +140,7 @@ pub(super) fn find(target: &str) -> Result<SessionClient, Failure> {
 
 pub(super) fn failure(error: ControlError) -> Failure {
     let is_refused = match &error {
-        ControlError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+        ControlError::Io { error, .. } => error.kind() == std::io::ErrorKind::PermissionDenied,
         ControlError::Refused { kind, .. } => *kind == RefusalKind::NotPermitted,
         ControlError::Silent { .. } | ControlError::OutOfStep { .. } => false,
     };

@@ -130,14 +130,11 @@ pub(super) fn failure(error: DiscoverError) -> Failure {
     match of_process(&error) {
         Some(ProcessError::NotPermitted { .. }) if !geteuid().is_root() => {
             Failure::not_permitted(format!("{error}\nas root: {}", crate::hint::as_root_again()))
-                .caused_by(&error)
         }
         Some(ProcessError::NotPermitted { .. } | ProcessError::Privileged { .. }) => {
             Failure::not_permitted(error)
         }
-        Some(ProcessError::NotFound { .. }) => {
-            Failure::invalid(format!("{error}{}", where_else())).caused_by(&error)
-        }
+        Some(ProcessError::NotFound { .. }) => Failure::invalid(format!("{error}{}", where_else())),
         _ => Failure::invalid(error),
     }
 }

@@ -9,6 +9,7 @@ use std::{
     path::PathBuf,
 };
 
+use profile::error::ErrorText;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -63,7 +64,7 @@ pub(crate) fn serve_carrier() -> Result<(), Failure> {
             subprocess::answer(&mut stream, &Ok(further))?;
             runtime.block_on(open.carry(stream)).map_err(Failure::failed)
         }
-        Err(error) => subprocess::answer::<Vec<Ticket>>(&mut stream, &Err(error.to_string())),
+        Err(error) => subprocess::answer::<Vec<Ticket>>(&mut stream, &Err(ErrorText::new(error).to_string())),
     }
 }
 
@@ -71,11 +72,11 @@ pub(crate) fn serve_carrier() -> Result<(), Failure> {
 enum BeginError {
     #[error(transparent)]
     Nats(#[from] NatsError),
-    #[error("the certificates of the session could not be made: {0}")]
+    #[error("the certificates of the session could not be made")]
     Certificates(#[from] rcgen::Error),
     #[error("--join-file {}: a file of this name is there already; remove it, or give another name", .0.display())]
     Exists(PathBuf),
-    #[error("--join-file {}: {source}", path.display())]
+    #[error("--join-file {}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Rights(#[from] rights::RightsError),

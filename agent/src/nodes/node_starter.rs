@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use profile::error::ErrorText;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::ioctl_fionbio,
@@ -164,7 +165,7 @@ pub(crate) fn start_node_starter(
 pub(crate) fn serve_node_starter() -> Result<(), Failure> {
     let (mut stream, order): (UnixStream, NodeStarterOrder) = subprocess::order()?;
     if let Err(error) = become_user(order.user.as_ref()) {
-        return subprocess::answer::<()>(&mut stream, &Err(error.to_string()));
+        return subprocess::answer::<()>(&mut stream, &Err(ErrorText::new(error).to_string()));
     }
     subprocess::answer(&mut stream, &Ok(()))?;
     let mut node_starter = NodeStarter {

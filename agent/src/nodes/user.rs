@@ -101,7 +101,7 @@ pub(super) fn become_user(user: Option<&StartUser>) -> Result<(), BecomeError> {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BecomeError {
-    #[error("the rights of the user who typed the command could not be taken: {0}")]
+    #[error("the rights of the user who typed the command could not be taken")]
     User(#[from] io::Error),
     #[error(transparent)]
     Rights(#[from] RightsError),

@@ -74,7 +74,6 @@ pub(crate) struct RecordingIncomplete {
     name: String,
     lacks: u64,
     /// None where only records that were too large are left out.
-    #[source]
     stop: Option<Stop>,
 }
 

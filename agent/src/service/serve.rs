@@ -174,7 +174,7 @@ pub(crate) fn serve(options: ServiceOptions) -> Result<(), Failure> {
     rights::only_serve_probes().map_err(Failure::not_permitted)?;
     // Shows at once what the kernel lacks.
     ServedPrograms::load(&LoadOptions::ONE_PROBE, geteuid().as_raw())
-        .map_err(|error| Failure::not_permitted(format!("the service cannot probe: {error}")))?;
+        .map_err(|error| Failure::not_permitted("the service cannot probe").caused_by(&error))?;
     let node = Arc::new(NodeService {
         log: AuditLog::new(options.journal.clone(), options.syslog.clone()).map_err(cannot)?,
         notifier: Notifier::of_environment().map_err(cannot)?,

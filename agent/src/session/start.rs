@@ -83,8 +83,7 @@ pub(super) fn kernel_failure(error: KernelError) -> Failure {
         KernelError::Permission(_) => Failure::not_permitted(error),
         KernelError::Verifier { .. } => Failure::invalid(format!(
             "{error}\nwhat works on this machine: tuneagent doctor; all that the verifier says: TUNEAGENT_LOG=debug"
-        ))
-        .caused_by(&error),
+        )),
         other => Failure::invalid(other),
     }
 }
