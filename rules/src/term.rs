@@ -98,7 +98,7 @@ impl Statistic {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Typed {
     pub(crate) term: Term,
-    pub(crate) of: Type,
+    pub(crate) type_of: Type,
     pub(crate) span: Span,
 }
 
@@ -223,13 +223,13 @@ pub(crate) enum Term {
 type Subterms<T> = SmallVec<[T; 4]>;
 
 impl Typed {
-    pub(crate) fn new(of: Type, span: Span, term: Term) -> Typed {
-        Typed { term, of, span }
+    pub(crate) fn new(type_of: Type, span: Span, term: Term) -> Typed {
+        Typed { term, type_of, span }
     }
 
     pub(crate) fn operand(&self) -> Operand {
         Operand {
-            type_of: self.of,
+            type_of: self.type_of,
             span: self.span,
         }
     }

@@ -62,7 +62,7 @@ impl Checked {
 
     /// An action with one computed value.
     fn computed(action: Action, value: Typed) -> Checked {
-        let of = Some(Type::single(value.of.kind));
+        let of = Some(Type::single(value.type_of.kind));
         let formulas = vec![Formula { place: 0, value }];
         Checked { action, formulas, of }
     }
@@ -255,7 +255,7 @@ impl Checker<'_> {
         if let Some(why) = stated.flatten().and_then(|of| constant_mismatch(&value, of)) {
             return self.refuse("E0165", value.span, why.to_string());
         }
-        let is_boolean = value.of.kind == Kind::Boolean;
+        let is_boolean = value.type_of.kind == Kind::Boolean;
         let set = Set {
             variable: variable?.as_path(),
             value_type: stated?.or(is_boolean.then_some(ValueType::Bool)),
@@ -429,7 +429,7 @@ impl Checker<'_> {
         let mut infer = self.in_window(home);
         infer.original = of_argument;
         let typed = infer.infer(expr)?;
-        match typed.of.kind {
+        match typed.type_of.kind {
             Kind::Boolean | Kind::Number(Dimension::NONE) => Some(typed),
             Kind::Number(Dimension::BYTES) if of_argument => Some(typed),
             Kind::Number(dimension) => {
@@ -449,7 +449,7 @@ impl Checker<'_> {
         let mut infer = self.in_window(home);
         infer.proposed = Some(of);
         let typed = infer.infer_boolean(expr)?;
-        if typed.of.table.is_some() {
+        if typed.type_of.table.is_some() {
             let message = "one condition is needed here, this has several";
             return self.report(Diagnostic::error("E0143", message).at(typed.span, "a table"));
         }

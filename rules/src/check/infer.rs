@@ -111,7 +111,7 @@ impl Infer<'_> {
     fn inferred(&mut self, expr: &Expr) -> Option<Typed> {
         let span = expr.span;
         self.cost = self.cost.saturating_add(1);
-        let typed = |term, of| Some(Typed { term, of, span });
+        let typed = |term, type_of| Some(Typed { term, type_of, span });
         match &expr.node {
             Node::Number { digits, unit } => self.literal(digits, *unit, span),
             Node::Text(text) => typed(Term::Constant(Scalar::Text(text.clone())), Type::TEXT),
@@ -124,14 +124,14 @@ impl Infer<'_> {
             } => self.call(expr, function, *function_span, arguments),
             Node::By { of, key, key_span } => self.by(of, key, *key_span, span),
             Node::Negate(of) => {
-                let of = self.infer_number(of)?;
-                let type_of = of.of;
-                typed(Term::Negate(Box::new(of)), type_of)
+                let negated = self.infer_number(of)?;
+                let type_of = negated.type_of;
+                typed(Term::Negate(Box::new(negated)), type_of)
             }
             Node::Not(of) => {
-                let of = self.infer_boolean(of)?;
-                let type_of = of.of;
-                typed(Term::Not(Box::new(of)), type_of)
+                let negated = self.infer_boolean(of)?;
+                let type_of = negated.type_of;
+                typed(Term::Not(Box::new(negated)), type_of)
             }
             Node::Binary {
                 operator: operator @ (Operator::And | Operator::Or),
@@ -199,13 +199,13 @@ impl Infer<'_> {
     fn logic(&mut self, operator: Operator, left: &Expr, right: &Expr, span: Span) -> Option<Typed> {
         let (left, right) = (self.infer_boolean(left), self.infer_boolean(right));
         let (left, right) = (Box::new(left?), Box::new(right?));
-        let of = Type::BOOLEAN.by(self.rows(&left, &right)?);
+        let type_of = Type::BOOLEAN.by(self.rows(&left, &right)?);
         let term = if operator == Operator::And {
             Term::Both(left, right)
         } else {
             Term::Either(left, right)
         };
-        Some(Typed { term, of, span })
+        Some(Typed { term, type_of, span })
     }
 
     /// The row keys of two combined parts.
@@ -246,10 +246,10 @@ impl Infer<'_> {
 
     fn infer_number(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.infer(expr)?;
-        match typed.of.kind {
+        match typed.type_of.kind {
             Kind::Number(_) => Some(typed),
             Kind::Boolean | Kind::Text => {
-                let message = format!("a number is needed here, this is {}", typed.of.what());
+                let message = format!("a number is needed here, this is {}", typed.type_of.what());
                 self.refuse("E0140", typed.span, message)
             }
         }
@@ -261,10 +261,10 @@ impl Infer<'_> {
     }
 
     pub(crate) fn boolean(&mut self, typed: Typed) -> Option<Typed> {
-        if typed.of.kind == Kind::Boolean {
+        if typed.type_of.kind == Kind::Boolean {
             return Some(typed);
         }
-        let message = format!("a condition is needed here, this is {}", typed.of.what());
+        let message = format!("a condition is needed here, this is {}", typed.type_of.what());
         self.report(Diagnostic::wrong("E0140", typed.span, message).help("compare it: `… > 3`"))
     }
 

@@ -18,7 +18,7 @@ impl Infer<'_> {
         right: Typed,
         span: Span,
     ) -> Option<Typed> {
-        let (Kind::Number(a), Kind::Number(b)) = (left.of.kind, right.of.kind) else {
+        let (Kind::Number(a), Kind::Number(b)) = (left.type_of.kind, right.type_of.kind) else {
             return None;
         };
         let table = self.rows(&left, &right)?;
@@ -28,7 +28,7 @@ impl Infer<'_> {
             Operator::Divide => a.over(b),
             Operator::Power => return self.power(left, right, span),
             _ if a == b => {
-                percent = left.of.percent && right.of.percent;
+                percent = left.type_of.percent && right.type_of.percent;
                 Some(a)
             }
             _ => {
@@ -57,7 +57,7 @@ impl Infer<'_> {
     }
 
     fn power(&mut self, left: Typed, right: Typed, span: Span) -> Option<Typed> {
-        let (Kind::Number(base), Kind::Number(exponent)) = (left.of.kind, right.of.kind) else {
+        let (Kind::Number(base), Kind::Number(exponent)) = (left.type_of.kind, right.type_of.kind) else {
             return None;
         };
         if exponent != Dimension::NONE {
@@ -166,14 +166,14 @@ impl Infer<'_> {
 
     fn compare(&mut self, comparison: Comparison, left: Typed, right: Typed, text: String) -> Option<Typed> {
         let span = left.span.to(right.span);
-        if left.of.kind != right.of.kind {
+        if left.type_of.kind != right.type_of.kind {
             let wrong = left.operand().different("compare", right.operand(), span);
             return self.report(wrong);
         }
         let equality = matches!(comparison, Comparison::Equal | Comparison::Unequal);
-        if !equality && !matches!(left.of.kind, Kind::Number(_)) {
+        if !equality && !matches!(left.type_of.kind, Kind::Number(_)) {
             let message = format!("`{}` is for numbers, these are not", comparison.sign());
-            return self.report(Diagnostic::error("E0140", message).at(span, left.of.what()));
+            return self.report(Diagnostic::error("E0140", message).at(span, left.type_of.what()));
         }
         for (fact, other) in [(&left, &right), (&right, &left)] {
             if let (Term::Fact(Fact::Mpi), Term::Constant(Scalar::Text(name))) = (&fact.term, &other.term)

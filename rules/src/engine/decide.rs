@@ -165,7 +165,7 @@ impl TuneState {
             expect: tune
                 .expect
                 .as_ref()
-                .map(|expect| turn.context().eval(expect).show(expect.of)),
+                .map(|expect| turn.context().eval(expect).show(expect.type_of)),
             at: tune.at.clone(),
             together: turn.rule.together(tune),
             again: false,

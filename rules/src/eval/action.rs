@@ -55,7 +55,7 @@ impl Change {
 
     /// Whether an action is permitted; the error states why not.
     pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), WhyMissing> {
-        let is_boolean = || self.formulas().any(|of| of.of.kind == Kind::Boolean);
+        let is_boolean = || self.formulas().any(|value| value.type_of.kind == Kind::Boolean);
         let value = match action {
             Action::Set(set) => set.value.clone(),
             Action::Patch(PatchRequest::SetArgument { value, .. } | PatchRequest::SetTeamSize { value }) => {

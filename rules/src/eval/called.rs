@@ -75,13 +75,13 @@ impl<'a> Context<'a> {
     }
 
     /// A row of a table; a process is identified by its rank.
-    fn row(self, of: &Typed, key: &Typed) -> Cell {
-        let rows = match self.eval(of) {
+    fn row(self, table: &Typed, key: &Typed) -> Cell {
+        let rows = match self.eval(table) {
             Value::Table(rows) => rows,
             Value::Single(cell) => return cell,
         };
         let key = self.eval(key).single()?;
-        let found = match of.of.table {
+        let found = match table.type_of.table {
             Some(KeyKind::Process) => {
                 let mut rows = rows.into_iter();
                 rows.find(|(row, _)| self.key(row) == Ok(key.clone()))

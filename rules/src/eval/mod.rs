@@ -148,8 +148,10 @@ impl WindowData {
 
 /// Why a constant formula cannot be written to a variable of this type. A formula that depends on
 /// measurements is checked when it has a value.
-pub(crate) fn constant_mismatch(of: &Typed, value_type: ValueType) -> Option<ValueError> {
-    let constant = of.is_constant().then(|| Context::default().eval(of).single());
+pub(crate) fn constant_mismatch(typed: &Typed, value_type: ValueType) -> Option<ValueError> {
+    let constant = typed
+        .is_constant()
+        .then(|| Context::default().eval(typed).single());
     let literal = Literal::try_from(&constant?.ok()?).ok()?;
     literal.of_type(value_type).err()
 }
@@ -166,15 +168,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The value of `of`; it has the type that the check determined.
-    pub(crate) fn eval(self, of: &Typed) -> Value {
-        let value = self.value(of);
-        debug_assert!(value.is_a(of.of), "{of:?} has the value {value:?}");
+    /// The value of a part; it has the type that the check determined.
+    pub(crate) fn eval(self, typed: &Typed) -> Value {
+        let value = self.value(typed);
+        debug_assert!(value.is_a(typed.type_of), "{typed:?} has the value {value:?}");
         value
     }
 
-    fn value(self, of: &Typed) -> Value {
-        match &of.term {
+    fn value(self, typed: &Typed) -> Value {
+        match &typed.term {
             Term::Constant(value) => Value::Single(Ok(value.clone())),
             Term::Metric(index) => self.metric(*index),
             Term::Measure(measure) => self.measure(*measure),
@@ -192,10 +194,10 @@ impl<'a> Context<'a> {
             } => self.in_window(|window| hits(window, *probe, *statistic, *by_process)),
             Term::Fold(fold) => self.in_window(|window| partial::value(self, window, fold)),
             Term::Call { .. } | Term::Variable(_) | Term::Each { .. } | Term::Row { .. } => {
-                self.called(&of.term)
+                self.called(&typed.term)
             }
             Term::Over { .. } | Term::Earlier { .. } | Term::Chosen { .. } | Term::Keys(_) => {
-                self.called(&of.term)
+                self.called(&typed.term)
             }
             Term::Field(field) => Value::Single(match self.hit {
                 Some(hit) => hit.field(*field),
@@ -207,9 +209,9 @@ impl<'a> Context<'a> {
             }),
             Term::Known(value) => value.clone(),
             Term::Inner { .. } | Term::InnerCount(_) | Term::Enclosing { .. } | Term::EnclosingIndex(_) => {
-                self.elsewhere(&of.term)
+                self.elsewhere(&typed.term)
             }
-            Term::At { .. } | Term::Run(_) => self.elsewhere(&of.term),
+            Term::At { .. } | Term::Run(_) => self.elsewhere(&typed.term),
             Term::OfCalls { measure, filter, .. } => self.of_calls(*measure, filter),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
@@ -240,21 +242,21 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn reduce(self, reduction: Reduction, of: &Typed) -> Cell {
+    fn reduce(self, reduction: Reduction, rows: &Typed) -> Cell {
         if let Term::Each {
             of, from, to, depth, ..
-        } = &of.term
+        } = &rows.term
         {
             // Its rows are not looked up, so no table is built.
             let rows = self.range(of, (from, to), *depth)?;
             return fold_rows(reduction, rows, NO_NUMBERS, |key| self.key(key));
         }
         let mut reduced = self.window.iter().flat_map(|window| &window.reduced);
-        if let Some((_, _, known)) = reduced.find(|(by, rows, _)| *by == reduction && rows == of) {
-            return known.read(reduction, why_empty(of));
+        if let Some((_, _, known)) = reduced.find(|(by, of, _)| *by == reduction && of == rows) {
+            return known.read(reduction, why_empty(rows));
         }
-        match self.eval(of) {
-            Value::Table(rows) => fold_rows(reduction, rows, why_empty(of), |key| self.key(key)),
+        match self.eval(rows) {
+            Value::Table(values) => fold_rows(reduction, values, why_empty(rows), |key| self.key(key)),
             // If no row of a table could be computed, the table itself is none.
             Value::Single(Err(reason)) => Err(reason),
             Value::Single(value) => value,

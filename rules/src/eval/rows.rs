@@ -115,8 +115,8 @@ fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
 pub(crate) const NO_NUMBERS: &str = "its range has no numbers";
 
 /// Why an empty table has no value.
-pub(crate) fn why_empty(of: &Typed) -> &'static str {
-    match of.of.table {
+pub(crate) fn why_empty(typed: &Typed) -> &'static str {
+    match typed.type_of.table {
         Some(KeyKind::Process) => "no process of its roles was there from its beginning to its end",
         _ => "nothing of it was seen in the window",
     }
