@@ -9,7 +9,7 @@
 //! read after the calls, because reading them is the agent's work and not the program's.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
-mod common;
+mod target_program;
 
 use std::{
     ffi::CString,
@@ -23,10 +23,10 @@ use std::{
 };
 
 use abi::{Capture, CaptureKind, Durations, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
-use common::{Case, DURATIONS, Target, cases};
 use job::Implementation;
 use probe::kernel::{CallMoment, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
 use profile::mpi;
+use target_program::{Case, DURATIONS, Target, cases};
 use tuner::Image;
 
 /// One way of probing a function.
@@ -63,7 +63,7 @@ const EVERYWHERE: [&str; 7] = [
     "count",
     UNWATCHED[1],
     "count and time",
-    "time added up",
+    "time aggregated",
     MESSAGE,
 ];
 
@@ -97,7 +97,7 @@ const WAYS: [Way; 22] = {
         ),
         way("time in a histogram", PAIR, Some(TIMED | F::DURATIONS), 0),
         way(
-            "time added up",
+            "time aggregated",
             PAIR,
             Some(TIMED | F::SEND_RETURN | F::SUM_RETURN),
             0,

@@ -35,10 +35,10 @@ const SYNC: &str = "--sync";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    #[error("the actuator could not be started: {0}")]
+    #[error("the actuator could not be started")]
     Spawn(#[from] io::Error),
     /// It did not complete the handshake.
-    #[error("the actuator did not begin: {0}")]
+    #[error("the actuator did not begin")]
     Begin(#[from] ClientError),
     /// There is no folder for the journal.
     #[error(transparent)]

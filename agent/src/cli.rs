@@ -162,7 +162,7 @@ pub enum Command {
     },
     /// The process that starts agents on other machines; started by the agent itself, with its socket as standard input.
     #[command(hide = true)]
-    Starter,
+    NodeStarter,
     /// The process that closes the probes of a session; started by the agent itself, with its socket as
     /// standard input.
     #[command(hide = true)]

@@ -9,9 +9,9 @@ use profile::error::ErrorText;
 pub enum Code {
     Done,
     /// A check or an action failed: 1.
-    No,
-    /// Invalid arguments, or a target that does not exist: 2.
-    NotThere,
+    Failed,
+    /// Invalid arguments, or a target, a file or a rule that does not exist: 2.
+    Invalid,
     NotPermitted,
     /// For `run`: the exit code of the command, or one of the three codes for why it did not run.
     Command(u8),
@@ -32,18 +32,19 @@ impl From<Code> for ExitCode {
     fn from(code: Code) -> ExitCode {
         ExitCode::from(match code {
             Code::Done => 0,
-            Code::No => 1,
-            Code::NotThere => 2,
+            Code::Failed => 1,
+            Code::Invalid => 2,
             Code::NotPermitted => 3,
             Code::Command(code) => code,
         })
     }
 }
 
-/// A file that cannot be read, without the error number of the operating system.
+/// A file of the command line that cannot be read. If there is none, that is all; else the operating system's error
+/// follows.
 pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let name = path.display();
-    Failure::not_there(match error.kind() {
+    Failure::invalid(match error.kind() {
         io::ErrorKind::NotFound => format!("there is no file {name}"),
         _ => format!("{name} cannot be read: {error}"),
     })
@@ -65,13 +66,13 @@ impl Failure {
     }
 
     /// A check or an action failed.
-    pub fn no(error: impl Into<Box<dyn Error>>) -> Failure {
-        Failure::new(Code::No, error)
+    pub fn failed(error: impl Into<Box<dyn Error>>) -> Failure {
+        Failure::new(Code::Failed, error)
     }
 
-    /// Invalid arguments, or a target that does not exist.
-    pub fn not_there(error: impl Into<Box<dyn Error>>) -> Failure {
-        Failure::new(Code::NotThere, error)
+    /// Invalid arguments, or a target, a file or a rule that does not exist.
+    pub fn invalid(error: impl Into<Box<dyn Error>>) -> Failure {
+        Failure::new(Code::Invalid, error)
     }
 
     pub fn not_permitted(error: impl Into<Box<dyn Error>>) -> Failure {

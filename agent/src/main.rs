@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let outcome = commands::run(Cli::try_parse().unwrap_or_else(|error| mistyped(error)));
     let unwritten = console::failure()
         .filter(|_| outcome.is_ok())
-        .map(|error| Failure::no("standard output could not be written").caused_by(&error));
+        .map(|error| Failure::failed("standard output could not be written").caused_by(&error));
     match unwritten.map_or(outcome, Err) {
         Ok(code) => code.into(),
         Err(failure) => {

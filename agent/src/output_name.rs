@@ -19,7 +19,7 @@ pub(crate) fn refuse_shared(outputs: &[(&'static str, Option<&str>)], host: &str
             continue;
         };
         if let Some((other, _)) = known.iter().find(|(_, other)| *other == place) {
-            return Err(Failure::not_there(match place.to_str() {
+            return Err(Failure::invalid(match place.to_str() {
                 Some(STDOUT) => {
                     format!("{other} and {flag} cannot both use standard output: give one of them a file")
                 }
@@ -44,7 +44,7 @@ pub(crate) fn refuse_overwriting(
         .iter()
         .find(|(_, name)| input.is_some() && name.and_then(place) == input);
     match same {
-        Some((flag, name)) => Err(Failure::not_there(format!(
+        Some((flag, name)) => Err(Failure::invalid(format!(
             "{flag} would overwrite {}, which is read: give it another file",
             name.unwrap_or_default()
         ))),
@@ -69,7 +69,7 @@ fn place(name: &str) -> Option<PathBuf> {
 
 /// A file could not be opened for writing.
 pub(crate) fn cannot_be_written(name: &str, error: &io::Error) -> Failure {
-    Failure::not_there(format!("{name} cannot be written: {}", reason(name, error)))
+    Failure::invalid(format!("{name} cannot be written: {}", reason(name, error)))
 }
 
 /// Why a file cannot be written, without the error number of the operating system where words say it.

@@ -96,7 +96,7 @@ impl StepAge {
 /// Starts watching a loop. `actuator` is a stream to the actuator, if the session has one; `give_back`
 /// restores the terminal before a message. If no thread can be started, the loop is not watched.
 pub(crate) fn start(progress: &LoopProgress, actuator: Option<UnixStream>, give_back: fn()) {
-    let started = watch(progress, actuator, give_back, (TICK, TICKS_MAX));
+    let started = watch(progress, actuator, give_back, TICK, TICKS_MAX);
     if let Err(error) = started {
         tracing::warn!(%error, "no watchdog ends this session if it hangs");
     }
@@ -106,7 +106,8 @@ fn watch(
     progress: &LoopProgress,
     actuator: Option<UnixStream>,
     give_back: fn(),
-    (tick, most): (Duration, u32),
+    tick: Duration,
+    ticks_max: u32,
 ) -> io::Result<()> {
     let progress = progress.clone();
     let watch = move || {
@@ -114,8 +115,8 @@ fn watch(
         loop {
             std::thread::sleep(tick);
             let may_wait = actuator.is_none() && console::is_printing();
-            if let Some(step) = count.tick(progress.look(), may_wait, most) {
-                end(step, actuator.as_ref(), give_back, tick * most);
+            if let Some(step) = count.tick(progress.look(), may_wait, ticks_max) {
+                end(step, actuator.as_ref(), give_back, tick * ticks_max);
             }
         }
     };
@@ -205,7 +206,7 @@ mod tests {
             });
             let progress = LoopProgress::default();
             progress.begin(LoopStep::AttachProbes);
-            watch(&progress, Some(ours), || {}, (Duration::from_millis(1), 3)).unwrap();
+            watch(&progress, Some(ours), || {}, Duration::from_millis(1), 3).unwrap();
             let (mut reader, _writer) = io::pipe().unwrap();
             let _ = reader.read(&mut [0]);
             let _ = actuator.join();

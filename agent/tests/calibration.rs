@@ -48,7 +48,7 @@ fn measured(partial_sums: u32) {
         "{prices:?}"
     );
     assert!(prices.value_ns < prices.emulated_ns, "{prices:?}");
-    assert!(prices.added_ns < prices.emulated_ns, "{prices:?}");
+    assert!(prices.aggregated_ns < prices.emulated_ns, "{prices:?}");
     for slot in 0..PROCESSES {
         let totals = kernel.totals(slot).unwrap();
         assert!(

@@ -258,7 +258,7 @@ fn a_hit_without_a_cell_is_sent_and_counted() {
 }
 
 #[test]
-fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up() {
+fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_aggregated() {
     require_or_return!(Root);
     type Case = (SumValue, fn(i64) -> i64);
     let of = |place, bits: u8, is_signed| SumValue {

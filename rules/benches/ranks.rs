@@ -3,9 +3,9 @@
 //!
 //! `cargo bench -p tuneagent-rules --bench ranks`.
 
-mod common;
+mod models;
 
-use common::model;
+use models::model;
 
 use divan::Bencher;
 use rules::{

@@ -3,11 +3,11 @@
 //! `cargo bench -p tuneagent-rules`. In each iteration every worker has four sends, replies and computations.
 //! Hits are passed process by process with a watermark each, as the agent does, and followed by a tick.
 
-mod common;
+mod models;
 
-use common::model;
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use models::model;
 use rules::{
     CheckedRule, DecisionOutcome, Engine, Machine, Mode, Node, Observation, Output, ProbeId, ProcessFacts,
     ProcessId, RuleId, Scalar, Time,

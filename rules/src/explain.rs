@@ -41,7 +41,9 @@ pub(crate) fn comparisons(rule: &CheckedRule, condition: &Typed, context: Contex
             inside
         }
         Term::Metric(index) => match rule.metrics.get(*index) {
-            Some(metric) if metric.value.of == Type::BOOLEAN => comparisons(rule, &metric.value, context),
+            Some(metric) if metric.value.type_of == Type::BOOLEAN => {
+                comparisons(rule, &metric.value, context)
+            }
             _ => Vec::new(),
         },
         _ => condition
@@ -60,8 +62,13 @@ fn compared(
     context: Context<'_>,
 ) -> Compared {
     // A number that is compared with a percentage is displayed in percent too.
-    let percent = left.of.percent || right.of.percent;
-    let shown = |side: &Typed| context.eval(side).show(Type { percent, ..side.of });
+    let percent = left.type_of.percent || right.type_of.percent;
+    let shown = |side: &Typed| {
+        context.eval(side).show(Type {
+            percent,
+            ..side.type_of
+        })
+    };
     let (a, b) = (context.eval(left), context.eval(right));
     let holds = a
         .zip(b, |a, b| {

@@ -46,13 +46,13 @@ impl ProcessFacts {
     pub(crate) fn loads(&self, glob: &str) -> bool {
         self.libraries
             .iter()
-            .any(|path| fits(glob, path.rsplit('/').next().unwrap_or(path)))
+            .any(|path| matches_glob(glob, path.rsplit('/').next().unwrap_or(path)))
     }
 }
 
 /// Whether a pattern matches a complete text: `*` is any text and `?` any one character. Backtracks to the
 /// last `*` only, so that the time is at most the product of the lengths.
-pub fn fits(pattern: &str, text: &str) -> bool {
+pub fn matches_glob(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     // The pattern after the last star, and the text that the star has not consumed.
     let mut star = None;
@@ -74,7 +74,7 @@ pub fn fits(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::matches_glob;
 
     #[test]
     fn a_star_is_any_text_and_a_question_mark_one_character() {
@@ -98,7 +98,7 @@ mod tests {
             ("a*b*c", "abbd", false),
             ("app::*", "app::Solver::step(int)", true),
         ] {
-            assert_eq!(fits(glob, name), expected, "{glob} {name}");
+            assert_eq!(matches_glob(glob, name), expected, "{glob} {name}");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::plan::{PlannedProbe, PlannedVariable, VariableKind};
 use crate::read::{Base, Layout, PlannedCapture};
 use crate::rule::CheckedRule;
 use crate::target::Target;
-use crate::value::WhyMissing;
+use crate::value::WhyUnknown;
 
 /// The properties of a process that are relevant to a rule.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ const STRIPPED: &str =
 pub struct SeenMark {
     pub files: Vec<String>,
     /// The type of each argument, such as `i32`, or why it cannot be read; combined over all places.
-    pub arguments: Vec<Result<String, WhyMissing>>,
+    pub arguments: Vec<Result<String, WhyUnknown>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,14 @@
 //! The functions of the language, each declared once with its documentation and an example that the tests
 //! check.
 
+mod scalar;
+
 use std::ops::RangeInclusive;
+
+use plan::Operator;
+use scalar::{alike, compiled_fold, each, folded};
+
+pub(crate) use scalar::ScalarFunction;
 
 /// A fold of a table or of the hits of a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,23 +34,8 @@ pub(crate) enum Reduction {
     ArgMax,
 }
 
-/// A function of single values; on tables it works row by row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScalarFunction {
-    Min,
-    Max,
-    Floor,
-    Ceil,
-    Round,
-    Abs,
-    Sqrt,
-    Clamp,
-    FactoringX,
-    CpuShares,
-}
-
 /// The meaning of a function, which determines where it may be used.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Meaning {
     /// A reduction of the first argument.
     Reduction(Reduction),
@@ -69,7 +61,8 @@ pub struct FormulaFunction {
     pub(crate) meaning: Meaning,
 }
 
-/// One entry per function: name, meaning, number of arguments, usage, example, documentation.
+/// One entry per function: name, meaning, number of arguments, usage, example, documentation. The meaning of a function of
+/// single values has its type rule and its evaluation.
 macro_rules! functions {
     ($($name:literal => $meaning:expr, $arguments:expr, $usage:literal, $example:literal, $doc:literal;)*) => {
         /// Every built-in function, in the order of the documentation.
@@ -91,9 +84,15 @@ functions! {
         "The processes of a role, the hits of a probe, or the rows of a table.";
     "mean" => Meaning::Reduction(Reduction::Mean), 1..=1, "mean(x) [by key]", "mean(send.duration) by process",
         "The mean over the rows of a table, or over the hits of a probe.";
-    "min" => Meaning::Both(Reduction::Min, ScalarFunction::Min), 1..=16, "min(x) [by key], min(a, b, …)", "min(cpus.available)",
+    "min" => Meaning::Both(
+        Reduction::Min,
+        ScalarFunction::new(alike, |values| folded(values, f64::min)).compiled(|parts| compiled_fold(Operator::Min, parts)),
+    ), 1..=16, "min(x) [by key], min(a, b, …)", "min(cpus.available)",
         "With one argument the least over the rows of a table or the hits of a probe, with several the least.";
-    "max" => Meaning::Both(Reduction::Max, ScalarFunction::Max), 1..=16, "max(x) [by key], max(a, b, …)", "max(1, max(threads))",
+    "max" => Meaning::Both(
+        Reduction::Max,
+        ScalarFunction::new(alike, |values| folded(values, f64::max)).compiled(|parts| compiled_fold(Operator::Max, parts)),
+    ), 1..=16, "max(x) [by key], max(a, b, …)", "max(1, max(threads))",
         "With one argument the greatest over the rows of a table or the hits of a probe, with several the greatest.";
     "product" => Meaning::Reduction(Reduction::Product), 1..=1, "product(x) [by key]", "product(send.size / 1KiB)",
         "The product of plain numbers over the rows of a table, or over the hits of a probe.";
@@ -123,22 +122,22 @@ functions! {
         "The key of the least value of a table, a process by its rank; among equals the least key.";
     "argmax" => Meaning::Reduction(Reduction::ArgMax), 1..=1, "argmax(table)", "argmax(cpu.time)",
         "The key of the greatest value of a table, a process by its rank; among equals the least key.";
-    "floor" => Meaning::Scalar(ScalarFunction::Floor), 1..=1, "floor(x)", "floor(mean(cpus.available))",
+    "floor" => Meaning::Scalar(ScalarFunction::new(scalar::rounded, |values| each(values, f64::floor))), 1..=1, "floor(x)", "floor(mean(cpus.available))",
         "The greatest integer that is not above a plain number.";
-    "ceil" => Meaning::Scalar(ScalarFunction::Ceil), 1..=1, "ceil(x)", "ceil(2.5)",
+    "ceil" => Meaning::Scalar(ScalarFunction::new(scalar::rounded, |values| each(values, f64::ceil))), 1..=1, "ceil(x)", "ceil(2.5)",
         "The least integer that is not below a plain number.";
-    "round" => Meaning::Scalar(ScalarFunction::Round), 1..=1, "round(x)", "round(2.5)",
+    "round" => Meaning::Scalar(ScalarFunction::new(scalar::rounded, |values| each(values, f64::round))), 1..=1, "round(x)", "round(2.5)",
         "The integer nearest to a plain number, halves away from 0.";
-    "abs" => Meaning::Scalar(ScalarFunction::Abs), 1..=1, "abs(x)", "abs(2ms - 3ms)",
+    "abs" => Meaning::Scalar(ScalarFunction::new(alike, |values| each(values, f64::abs))), 1..=1, "abs(x)", "abs(2ms - 3ms)",
         "A number without its sign.";
-    "sqrt" => Meaning::Scalar(ScalarFunction::Sqrt), 1..=1, "sqrt(x)", "sqrt(count(worker) / 2)",
+    "sqrt" => Meaning::Scalar(ScalarFunction::new(scalar::root, scalar::square_root)), 1..=1, "sqrt(x)", "sqrt(count(worker) / 2)",
         "The square root; of a dimension with even powers. None of what is negative.";
-    "clamp" => Meaning::Scalar(ScalarFunction::Clamp), 3..=3, "clamp(x, low, high)", "clamp(count(worker), 1, 8)",
+    "clamp" => Meaning::Scalar(ScalarFunction::new(alike, scalar::clamped).compiled(scalar::compiled_clamp)), 3..=3, "clamp(x, low, high)", "clamp(count(worker), 1, 8)",
         "The number of low to high nearest to x; none when low is above high.";
-    "factoring_x" => Meaning::Scalar(ScalarFunction::FactoringX), 4..=4,
+    "factoring_x" => Meaning::Scalar(ScalarFunction::new(scalar::factoring, scalar::factoring_x)), 4..=4,
         "factoring_x(batch, mean, stddev, workers)", "factoring_x(0, mean(send.duration), stddev(send.duration), count(worker))",
         "The factor of the factoring model: a batch of the tasks that are left is divided by it and the workers. It is 1 + v for batch 0, for which all workers wait, and 2 + v for those behind it, with v = stddev / mean * sqrt(workers / 2) of the time a task takes.";
-    "cpu_shares" => Meaning::Scalar(ScalarFunction::CpuShares), 3..=3,
+    "cpu_shares" => Meaning::Scalar(ScalarFunction::new(scalar::shares, scalar::cpu_shares).of_all_rows()), 3..=3,
         "cpu_shares(cpus, serial, now)", "cpu_shares(8, scaling.serial, scaling.threads)",
         "CPUs for each row: one at least, and the next one always goes to the row whose speedup grows most by it, by Amdahl's law with its serial fraction. What the rows have now stays unless the product of the speedups grows by 5 %. None where a row has no fraction.";
     "ewma" => Meaning::Ewma, 2..=2, "ewma(x, weight [by key] [over run])", "ewma(sum(cpu.time), 40%)",
@@ -156,59 +155,24 @@ pub(crate) fn function_named(name: &str) -> Option<&'static FormulaFunction> {
 impl Reduction {
     pub(crate) fn name(self) -> &'static str {
         let same = |other: Reduction| std::mem::discriminant(&other) == std::mem::discriminant(&self);
-        named(|meaning| matches!(meaning, Meaning::Reduction(other) | Meaning::Both(other, _) if same(other)))
+        let is_it = |function: &&FormulaFunction| matches!(function.meaning, Meaning::Reduction(other) | Meaning::Both(other, _) if same(other));
+        FUNCTIONS.iter().find(is_it).map_or("", |function| function.name)
     }
 }
 
-impl ScalarFunction {
-    pub(crate) fn name(self) -> &'static str {
-        named(|meaning| matches!(meaning, Meaning::Scalar(other) | Meaning::Both(_, other) if other == self))
-    }
-}
-
-fn named(is_it: impl Fn(Meaning) -> bool) -> &'static str {
-    let mut functions = FUNCTIONS.iter();
-    functions
-        .find(|function| is_it(function.meaning))
-        .map_or("", |function| function.name)
-}
-
-/// The three steps of the factoring model: variation of the task times, its effect for a number of workers,
-/// and the factor of a batch. The errors state why there is no value.
-pub(crate) mod factoring {
-    pub(crate) fn variation(mean: f64, stddev: f64) -> Result<f64, &'static str> {
-        if mean <= 0.0 || stddev < 0.0 {
-            return Err("factoring needs a mean above 0 and a spread that is not below it");
+impl FormulaFunction {
+    /// What it is of single values, if it is available for them.
+    pub(crate) fn scalar(&self) -> Option<ScalarFunction> {
+        match self.meaning {
+            Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => Some(scalar),
+            Meaning::Reduction(_) | Meaning::Ewma | Meaning::Changed | Meaning::Loads | Meaning::Has => None,
         }
-        Ok(stddev / mean)
-    }
-
-    pub(crate) fn spread(variation: f64, workers: f64) -> Result<f64, &'static str> {
-        if workers < 1.0 {
-            return Err("factoring needs a worker");
-        }
-        Ok(variation * (workers / 2.0).sqrt())
-    }
-
-    pub(crate) fn factor(batch: f64, spread: f64) -> Result<f64, &'static str> {
-        if batch < 0.0 {
-            return Err("batches are numbered from 0");
-        }
-        Ok(if batch < 1.0 { 1.0 + spread } else { 2.0 + spread })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::factoring::{factor, spread, variation};
-
-    fn factoring_x(batch: f64, mean: f64, stddev: f64, workers: f64) -> Result<f64, &'static str> {
-        factor(batch, spread(variation(mean, stddev)?, workers)?)
-    }
-
-    #[test]
-    fn factoring_of_nothing_is_none() {
-        assert!(factoring_x(0.0, 0.0, 1.0, 8.0).is_err());
-        assert!(factoring_x(0.0, 1.0, 1.0, 0.0).is_err());
+/// A function is identified by its name.
+impl PartialEq for FormulaFunction {
+    fn eq(&self, other: &FormulaFunction) -> bool {
+        self.name == other.name
     }
 }

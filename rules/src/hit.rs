@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::term::Field;
-use crate::value::{Cell, Ordered, ProcessId, Reads, Scalar, Time};
+use crate::value::{Cell, HitRead, Ordered, ProcessId, Reads, Scalar, Time, WhyMissing};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hit {
@@ -25,19 +25,18 @@ impl Hit {
             Field::Process => self
                 .rank
                 .map(|rank| Scalar::Number(rank.into()))
-                .ok_or_else(|| format!("process {} has no rank", self.process.0)),
+                .ok_or_else(|| format!("process {} has no rank", self.process.0).into()),
             Field::Thread => Ok(Scalar::Number(self.thread.into())),
             Field::Host => self
                 .host
                 .as_deref()
                 .map(|host| Scalar::Text(host.to_string()))
-                .ok_or_else(|| "the host is not known".to_string()),
+                .ok_or_else(|| "the host is not known".into()),
             Field::Duration => Ok(Scalar::Number(self.duration_ns as f64 / 1e9)),
-            Field::Capture(place) => self
-                .captures
-                .get(place)
-                .cloned()
-                .unwrap_or_else(|| Err("it was not captured".to_string())),
+            Field::Capture(place) => match self.captures.get(place) {
+                Some(read) => read.clone().map_err(WhyMissing::from),
+                None => Err("it was not captured".into()),
+            },
         }
     }
 
@@ -55,7 +54,7 @@ impl Hit {
     }
 }
 
-fn order(one: &Cell, two: &Cell) -> std::cmp::Ordering {
+fn order(one: &HitRead, two: &HitRead) -> std::cmp::Ordering {
     match (one, two) {
         (Ok(Scalar::Number(a)), Ok(Scalar::Number(b))) => Ordered(*a).cmp(&Ordered(*b)),
         (Ok(Scalar::Boolean(a)), Ok(Scalar::Boolean(b))) => a.cmp(b),

@@ -122,7 +122,7 @@ pub use engine::{
     Partial, PlacedFold, Placement, ProcessAction, Report, Schedule, Standing, TrialProgress, TuneStatus,
     Verdict,
 };
-pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
+pub use facts::{MPI_LIBRARIES, ProcessFacts, matches_glob};
 pub use file::{Bindings, RuleFile, schema};
 pub use fit::{
     AllNames, FitRequest, NoVariable, RuleFit, SeenMark, SeenProcess, SeenVariable, WriteObstacle, fit,
@@ -142,4 +142,4 @@ pub use rule::CheckedRule;
 pub use partial_sum::{Group, Grouping, PartialSum, PlannedSum, SummedValue, Sums};
 pub use target::{FunctionSet, Site, Target};
 pub use unit::Dimension;
-pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyMissing};
+pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyUnknown};

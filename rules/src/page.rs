@@ -233,7 +233,7 @@ fn metrics<'a>(file: &'a RuleFile, rule: &'a CheckedRule) -> impl Iterator<Item 
             .metrics
             .iter()
             .find(|metric| metric.name == *name)
-            .map(|metric| metric.value.of);
+            .map(|metric| metric.value.type_of);
         let is = of.map_or(String::new(), |of| match of.table.map(KeyKind::what) {
             Some(keys) => format!("{}, {keys}", of.what()),
             None => of.what(),

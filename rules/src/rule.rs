@@ -16,7 +16,7 @@ use crate::read::PlannedCapture;
 use crate::requirements::Requirements;
 use crate::target::{Site, Target};
 use crate::term::{Field, Term, Typed};
-use crate::value::{ProcessId, Scalar, WhyMissing};
+use crate::value::{ProcessId, Scalar, WhyUnknown};
 use crate::window::{Boundaries, Window};
 
 /// A rule that can run: every name is resolved and every unit is correct.
@@ -245,12 +245,12 @@ impl CheckedRule {
 
     /// Where a tune has all processes change in the same iteration, if it does; or why they cannot agree on a
     /// place.
-    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<CommonIteration, WhyMissing>> {
+    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<CommonIteration, WhyUnknown>> {
         tune.together.as_ref().map(|window| self.common_iteration(window))
     }
 
     /// Where a window begins in the program, and where the program counts its instances.
-    fn common_iteration(&self, window: &str) -> Result<CommonIteration, WhyMissing> {
+    fn common_iteration(&self, window: &str) -> Result<CommonIteration, WhyUnknown> {
         let known = self.windows.iter().find(|known| known.name == window);
         let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")

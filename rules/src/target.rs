@@ -6,7 +6,7 @@ use std::fmt;
 
 use plan::GpuCall;
 
-use crate::facts::fits;
+use crate::facts::matches_glob;
 
 /// What a probe is placed on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,8 +118,8 @@ impl Target {
     pub fn fits(&self, name: &str) -> bool {
         match self {
             Target::Function(known) | Target::Mark(known) => known == name,
-            Target::Pattern(pattern) => fits(pattern, name),
-            Target::Set(FunctionSet::Mpi(pattern)) => fits(pattern, name),
+            Target::Pattern(pattern) => matches_glob(pattern, name),
+            Target::Set(FunctionSet::Mpi(pattern)) => matches_glob(pattern, name),
             Target::LoopIteration
             | Target::Set(
                 FunctionSet::OpenmpRegion

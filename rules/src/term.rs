@@ -5,10 +5,10 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use crate::diag::Span;
-use crate::function::{Reduction, ScalarFunction};
+use crate::function::{FormulaFunction, Reduction};
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
-use crate::types::Type;
+use crate::types::{Operand, Type};
 use crate::value::{Scalar, Value};
 
 /// A field of a hit.
@@ -98,7 +98,7 @@ impl Statistic {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Typed {
     pub(crate) term: Term,
-    pub(crate) of: Type,
+    pub(crate) type_of: Type,
     pub(crate) span: Span,
 }
 
@@ -214,7 +214,8 @@ pub(crate) enum Term {
     },
     /// Reduces the rows of a table.
     Reduce(Reduction, Box<Typed>),
-    Apply(ScalarFunction, Vec<Typed>),
+    /// A function of single values.
+    Apply(&'static FormulaFunction, Vec<Typed>),
 }
 
 /// The parts of a subexpression, rarely more than four. Formulas are traversed at each evaluation, so these
@@ -222,8 +223,15 @@ pub(crate) enum Term {
 type Subterms<T> = SmallVec<[T; 4]>;
 
 impl Typed {
-    pub(crate) fn new(of: Type, span: Span, term: Term) -> Typed {
-        Typed { term, of, span }
+    pub(crate) fn new(type_of: Type, span: Span, term: Term) -> Typed {
+        Typed { term, type_of, span }
+    }
+
+    pub(crate) fn operand(&self) -> Operand {
+        Operand {
+            type_of: self.type_of,
+            span: self.span,
+        }
     }
 
     /// Whether its value is known before anything is measured.

@@ -1,5 +1,6 @@
 //! The types of formulas: kind, unit, and whether the value is a table.
 
+use crate::diag::{Diagnostic, Span};
 use crate::unit::Dimension;
 
 /// The kind of a value, without regard to tables.
@@ -71,6 +72,52 @@ impl Type {
             Kind::Boolean => "a boolean".to_string(),
             Kind::Text => "a text".to_string(),
             Kind::Number(dimension) => dimension.to_string(),
+        }
+    }
+}
+
+/// A part of a formula, as type rules see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operand {
+    pub(crate) type_of: Type,
+    pub(crate) span: Span,
+}
+
+impl Operand {
+    /// The row keys of two combined parts: both must have the same kind, or one is a single value.
+    pub(crate) fn rows(self, other: Operand) -> Result<Option<KeyKind>, Diagnostic> {
+        match (self.type_of.table, other.type_of.table) {
+            (Some(one), Some(two)) if one != two => {
+                let message = "two tables meet whose rows have different keys";
+                let wrong = Diagnostic::error("E0146", message)
+                    .at(self.span, one.what())
+                    .at(other.span, two.what());
+                Err(wrong.help("fold one of them, or make both by the same key"))
+            }
+            (one, two) => Ok(one.or(two)),
+        }
+    }
+
+    /// The error for two parts that do not fit: names both and, for numbers, the missing factor.
+    pub(crate) fn different(self, verb: &str, other: Operand, span: Span) -> Diagnostic {
+        let (a, b) = (self.type_of.what(), other.type_of.what());
+        let message = format!("cannot {verb} {a} and {b}");
+        let wrong = |code| {
+            Diagnostic::error(code, message)
+                .at(self.span, a)
+                .at(other.span, b)
+        };
+        let (Kind::Number(l), Kind::Number(r)) = (self.type_of.kind, other.type_of.kind) else {
+            return wrong("E0140");
+        };
+        let wrong = wrong("E0141");
+        match (r.over(l), l.over(r)) {
+            (Some(missing), Some(other)) => wrong.help(format!(
+                "multiply the left side by {missing}, such as `{}`, or the right side by {other}, such as `{}`",
+                missing.as_factor(),
+                other.as_factor()
+            )),
+            _ => wrong.at(span, ""),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Values of the language at run time. A value may be none, with the reason; none propagates and never
 //! becomes 0.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 pub use plan::Scalar;
 use serde::{Deserialize, Serialize};
@@ -51,14 +51,85 @@ impl Time {
     }
 }
 
-/// Why a value is missing, as text; rules propagate and display it.
-pub type WhyMissing = String;
+/// Why something was not observed, as text for display.
+pub type WhyUnknown = String;
 
-/// A single value, or the reason why there is none.
+/// Why a formula has no value; rules propagate and display it. Parts of folds that nodes send read no metric, so the
+/// text is enough there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub(crate) struct WhyMissing {
+    /// The first metric that lacks a value for this reason, if a formula read one.
+    metric: Option<Box<str>>,
+    reason: String,
+}
+
+impl WhyMissing {
+    /// The reason without the metric.
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// For a formula that reads the metric. One that lacks its value because of another metric names that one only.
+    pub(crate) fn of_metric(self, name: &str) -> WhyMissing {
+        WhyMissing {
+            metric: self.metric.or_else(|| Some(name.into())),
+            ..self
+        }
+    }
+
+    /// Keeps the reason whose text is first in lexicographic order, so that the order of hits does not matter.
+    pub(crate) fn keep_first(kept: &mut Option<Box<WhyMissing>>, other: &WhyMissing) {
+        let is_before = |known: &WhyMissing| match (&other.metric, &known.metric) {
+            (None, None) => other.reason < known.reason,
+            _ => other.to_string() < known.to_string(),
+        };
+        if kept.as_deref().is_none_or(is_before) {
+            *kept = Some(Box::new(other.clone()));
+        }
+    }
+
+    /// Bytes of memory, at most.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<WhyMissing>() + self.reason.len() + self.metric.as_ref().map_or(0, |name| name.len())
+    }
+}
+
+impl fmt::Display for WhyMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(metric) = &self.metric {
+            write!(f, "{metric} has no value because ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl From<String> for WhyMissing {
+    fn from(reason: String) -> WhyMissing {
+        WhyMissing { metric: None, reason }
+    }
+}
+
+impl From<&str> for WhyMissing {
+    fn from(reason: &str) -> WhyMissing {
+        reason.to_owned().into()
+    }
+}
+
+impl From<WhyMissing> for String {
+    fn from(why: WhyMissing) -> String {
+        why.to_string()
+    }
+}
+
+/// A single value of a formula, or the reason why there is none.
 pub(crate) type Cell = Result<Scalar, WhyMissing>;
 
-/// The reads of a hit, or why they failed. Up to two values, the usual case, are stored inline.
-pub type Reads = smallvec::SmallVec<[Result<Scalar, WhyMissing>; 2]>;
+/// What was read at a hit, or why it could not be read.
+pub(crate) type HitRead = Result<Scalar, WhyUnknown>;
+
+/// The reads of a hit. Up to two values, the usual case, are stored inline.
+pub type Reads = smallvec::SmallVec<[HitRead; 2]>;
 
 /// A key of a table's row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -120,7 +191,7 @@ impl Value {
         Value::Single(finite(value))
     }
 
-    pub(crate) fn none(reason: impl Into<String>) -> Value {
+    pub(crate) fn none(reason: impl Into<WhyMissing>) -> Value {
         Value::Single(Err(reason.into()))
     }
 
@@ -128,7 +199,7 @@ impl Value {
     pub(crate) fn single(self) -> Cell {
         match self {
             Value::Single(cell) => cell,
-            Value::Table(_) => Err("it is a table".to_string()),
+            Value::Table(_) => Err("it is a table".into()),
         }
     }
 
@@ -246,14 +317,34 @@ pub struct MetricReading {
     pub is_share: bool,
 }
 
+/// The checker ensures the type; a mismatch gives none instead of a panic.
+pub(crate) fn number(value: &Scalar) -> Result<f64, WhyMissing> {
+    match value {
+        Scalar::Number(value) => Ok(*value),
+        _ => Err(format!("{value} is not a number").into()),
+    }
+}
+
+pub(crate) fn boolean(value: &Scalar) -> Result<bool, WhyMissing> {
+    match value {
+        Scalar::Boolean(value) => Ok(*value),
+        _ => Err(format!("{value} is not a boolean").into()),
+    }
+}
+
 pub(crate) const NOT_FINITE: &str = "the result is not a finite number";
 
 pub(crate) fn finite(value: f64) -> Cell {
     if value.is_finite() {
         Ok(Scalar::Number(value))
     } else {
-        Err(NOT_FINITE.to_string())
+        Err(NOT_FINITE.into())
     }
+}
+
+/// An observed number as the value of a formula.
+pub(crate) fn observed(value: Result<f64, WhyUnknown>) -> Cell {
+    finite(value?)
 }
 
 pub(crate) fn show_cell(cell: &Cell, of: Type) -> String {

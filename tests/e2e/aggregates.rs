@@ -94,9 +94,12 @@ fn partial_sums_of_the_kernel_equal_the_programs_and_no_hit_is_sent() -> Outcome
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
     let report = watched(&["500", "10000"], &rules)?;
     assert_eq!(findings(&report), RIGHT, "{report:#}");
-    let (added, received) = (count(&report, "hits_added_up"), count(&report, "events_received"));
-    assert!(added >= 20 * 2 * 500, "{added} added up");
-    assert_eq!(count(&report, "hits_not_added_up"), 0);
+    let (added, received) = (
+        count(&report, "hits_aggregated"),
+        count(&report, "events_received"),
+    );
+    assert!(added >= 20 * 2 * 500, "{added} aggregated");
+    assert_eq!(count(&report, "hits_not_aggregated"), 0);
     // Per window and rule: two boundaries, and two sums that are sent to free a cell.
     assert!(received * 50 < added, "{received} events for {added} hits");
     assert_eq!(report["completeness"]["status"], "complete");
@@ -104,7 +107,7 @@ fn partial_sums_of_the_kernel_equal_the_programs_and_no_hit_is_sent() -> Outcome
 }
 
 #[test]
-fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_histogram() -> Outcome {
+fn hits_of_a_rule_are_aggregated_also_where_their_function_is_named_and_has_a_histogram() -> Outcome {
     let _machine = require!(shared: Root);
     let program = programs::c_with_math("hot")?;
     let job = start(&program, &["500", "10000"])?;
@@ -116,7 +119,10 @@ fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_hist
     agent.lines.wait_for_line("finding", SOON)?;
     let report = agent.stop()?;
     assert_eq!(findings(&report), RIGHT[..1], "{report:#}");
-    let (added, received) = (count(&report, "hits_added_up"), count(&report, "events_received"));
+    let (added, received) = (
+        count(&report, "hits_aggregated"),
+        count(&report, "events_received"),
+    );
     assert!(
         added >= 20 * 500 && received * 50 < added,
         "{received} events for {added} hits"
@@ -162,7 +168,7 @@ fn sums_of_a_process_that_is_not_known_yet_are_reported_too() -> Outcome {
     let last = agent.lines.wait_for_line("\"end\"", SOON)?;
     let last: Value = serde_json::from_str(&last.text)?;
     let calls = last["calls"].as_u64().ok_or("the program printed no calls")?;
-    let counts = ["hits_added_up", "hits_not_added_up"].map(|name| count(&report, name));
+    let counts = ["hits_aggregated", "hits_not_aggregated"].map(|name| count(&report, name));
     assert_eq!(counts, [2 * calls, 0], "{report:#}");
     Ok(())
 }
@@ -177,8 +183,8 @@ fn values_that_are_too_large_are_sent_and_counted() -> Outcome {
                  - finding: there\n    when: right\n    for: 20\n";
     let report = watched(&["0", "2000"], &[large.to_string()])?;
     assert_eq!(findings(&report), ["\"large\" \"there\""], "{report:#}");
-    assert!(count(&report, "hits_not_added_up") >= 20 * 100, "{report:#}");
-    assert_eq!(count(&report, "hits_added_up"), 0);
+    assert!(count(&report, "hits_not_aggregated") >= 20 * 100, "{report:#}");
+    assert_eq!(count(&report, "hits_aggregated"), 0);
     assert_eq!(report["completeness"]["status"], "complete");
     Ok(())
 }
@@ -204,7 +210,7 @@ fn a_recorded_session_has_each_hit() -> Outcome {
         .lines
         .wait_for_line("right so far", Duration::from_secs(60))?;
     let report = agent.stop()?;
-    assert_eq!(count(&report, "hits_added_up"), 0);
+    assert_eq!(count(&report, "hits_aggregated"), 0);
     assert!(count(&report, "events_received") > 20 * 50);
     Ok(())
 }

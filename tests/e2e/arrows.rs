@@ -223,8 +223,8 @@ parts: changes decision leave log members request requests
 
 const RULES: &str = "
 codes:
+cpu_shares:
 diag:
-function:
 ids:
 period:
 pseudo_random:
@@ -234,8 +234,9 @@ lang: diag unit
 measure: unit
 quantity: unit
 requirements: measure
-types: unit
+types: diag unit
 value: quantity types unit
+function: cpu_shares diag types value
 aggregate: value
 facts: value
 partial_sum: value
@@ -249,8 +250,7 @@ change: guard term
 hit: term value
 window: term
 rule: change diag folds function guard measure plan read requirements target term value window
-cpu_shares:
-eval: aggregate change cpu_shares facts folds function hit lang measure rule partial_sum term types value
+eval: aggregate change facts folds function hit lang measure rule partial_sum term types value
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value

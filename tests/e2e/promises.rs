@@ -234,9 +234,9 @@ fn c1_looking_cannot_write() -> Outcome {
         "memory is open to be read only"
     );
     // The report writer cannot open files for writing, either.
-    for helper in family::descendants(agent.pid()) {
-        assert_eq!(status(helper.pid, "Seccomp:")?, "2");
-        assert_eq!(status(helper.pid, "CapPrm:")?, "0000000000000000");
+    for process in family::descendants(agent.pid()) {
+        assert_eq!(status(process.pid, "Seccomp:")?, "2");
+        assert_eq!(status(process.pid, "CapPrm:")?, "0000000000000000");
     }
     let report = agent.stop()?;
     assert_eq!(report["changes"], serde_json::json!([]), "{report}");

@@ -168,14 +168,14 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let mut agent = Agent::attach_armed(knobs.pid(), &["--probe", "step", "--apply"])?;
-    let helper = |what: &str| -> Outcome<u32> {
+    let process = |what: &str| -> Outcome<u32> {
         let mut members = family::descendants(agent.pid()).into_iter();
         let found = members.find(|member| member.has_word(what));
         Ok(found
             .ok_or(format!("no process of the session is the {what}"))?
             .pid)
     };
-    let (report, actuator, closer) = (helper("write-report")?, helper("actuator")?, helper("closer")?);
+    let (report, actuator, closer) = (process("write-report")?, process("actuator")?, process("closer")?);
     // The actuator keeps these, because rules with sync points may be added during the session.
     let looking = [&WATCHING[..], &["checkpoint_restore"]].concat();
     // Permitted but not effective: needed to read the seccomp filters of programs.

@@ -1,7 +1,5 @@
 //! Why an action was not done.
 
-use std::{error::Error, fmt};
-
 use plan::ExpressionError;
 
 use crate::address::Address;
@@ -12,53 +10,6 @@ use crate::process::{Pid, ProcessError};
 use crate::ptrace::PtraceError;
 use crate::space::SpaceError;
 use crate::write::WriteError;
-
-/// What prevents an action: a text, and the error that it describes, if there is one.
-#[derive(Debug)]
-pub struct Cause {
-    text: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
-}
-
-impl Cause {
-    /// An error that needs no explanation.
-    pub(crate) fn of(error: impl Error + Send + Sync + 'static) -> Cause {
-        Cause {
-            text: error.to_string(),
-            source: Some(Box::new(error)),
-        }
-    }
-
-    pub(crate) fn failed(what: &str, error: impl Error + Send + Sync + 'static) -> Cause {
-        Cause {
-            text: format!("{what}: {error}"),
-            source: Some(Box::new(error)),
-        }
-    }
-}
-
-impl<T: Into<String>> From<T> for Cause {
-    fn from(text: T) -> Cause {
-        Cause {
-            text: text.into(),
-            source: None,
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Error for Cause {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source
-            .as_deref()
-            .map(|error| error as &(dyn Error + 'static))
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActionError {
@@ -101,8 +52,7 @@ pub enum ActionError {
     Refused {
         function: String,
         done: &'static str,
-        #[source]
-        why: Cause,
+        why: String,
     },
     #[error(
         "`{function}` at {address} carries a uprobe (perf, bpftrace, or a session of tuneagent): code under a probe is not changed"
@@ -160,16 +110,10 @@ pub enum ActionError {
     NotLoaded {
         path: String,
         /// The message of the dynamic linker, or why it was not called.
-        #[source]
-        why: Cause,
+        why: String,
     },
     #[error("the threads of process {pid} cannot be bound to {cpus}: {why}")]
-    Affinity {
-        pid: Pid,
-        cpus: String,
-        #[source]
-        why: Cause,
-    },
+    Affinity { pid: Pid, cpus: String, why: String },
 }
 
 fn within(module: &Option<String>) -> String {
@@ -181,7 +125,7 @@ fn within(module: &Option<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{error::Error, io, iter};
+    use std::io;
 
     use super::*;
     use crate::{actuator::Refusal, writer::WriterError};
@@ -190,14 +134,8 @@ mod tests {
         io::Error::from_raw_os_error(libc::EPERM)
     }
 
-    fn errno_of(error: &(dyn Error + 'static)) -> Option<i32> {
-        let causes = iter::successors(Some(error), |&error| error.source());
-        let mut system_errors = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
-        system_errors.find_map(io::Error::raw_os_error)
-    }
-
     #[test]
-    fn an_action_that_the_kernel_refused_keeps_and_shows_the_number_of_the_error() {
+    fn an_action_that_the_kernel_refused_shows_the_number_of_the_error_once() {
         let pid = Pid {
             number: 7,
             start_time: 1,
@@ -206,16 +144,16 @@ mod tests {
             ActionError::Refused {
                 function: "solve".to_owned(),
                 done: "replaced",
-                why: Cause::failed("its file cannot be read", not_permitted()),
+                why: format!("its file cannot be read: {}", not_permitted()),
             },
             ActionError::NotLoaded {
                 path: "/lib/a.so".to_owned(),
-                why: Cause::failed("as the process sees it", not_permitted()),
+                why: format!("as the process sees it: {}", not_permitted()),
             },
             ActionError::Affinity {
                 pid,
                 cpus: "CPU 1".to_owned(),
-                why: Cause::of(not_permitted()),
+                why: not_permitted().to_string(),
             },
             ActionError::SystemCall {
                 pid,
@@ -224,7 +162,6 @@ mod tests {
             },
         ];
         for error in errors {
-            assert_eq!(errno_of(&error), Some(libc::EPERM), "{error}");
             let refusal = Refusal::from(WriterError::from(error));
             let shown = &refusal.message;
             assert_eq!(shown.matches("(os error 1)").count(), 1, "{shown}");

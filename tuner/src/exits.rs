@@ -86,8 +86,8 @@ pub enum CodeError {
         /// Bytes from its begin.
         offset: u64,
     },
-    #[error("the function {name} cannot be read: {source}")]
-    Io { name: String, source: std::io::Error },
+    #[error("the function {name} cannot be read: {error}")]
+    Io { name: String, error: std::io::Error },
 }
 
 /// The return instructions of a function, without those of code that it jumps to.
@@ -134,7 +134,7 @@ fn bytes_of(image: &Image, function: &Function) -> Result<Vec<u8>, CodeError> {
     }
     let mut bytes = vec![0; usize::try_from(function.size).unwrap_or_default()];
     let read = image.file().read_exact_at(&mut bytes, function.offset.0);
-    read.map_err(|source| CodeError::Io { name: name(), source })?;
+    read.map_err(|error| CodeError::Io { name: name(), error })?;
     Ok(bytes)
 }
 

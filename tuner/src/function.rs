@@ -63,8 +63,8 @@ pub enum FunctionError {
         name: String,
         places: Vec<FunctionPlace>,
     },
-    #[error("{path}: {source}")]
-    Image { path: String, source: ImageError },
+    #[error("{path}: {error}")]
+    Image { path: String, error: ImageError },
 }
 
 fn besides(count: usize) -> String {
@@ -131,7 +131,7 @@ impl AddressSpace {
         let mut found = Vec::new();
         for of in self.within(name) {
             let functions = of.image.functions_spelled(&name.name);
-            let functions = functions.map_err(|source| image_error(of, source))?;
+            let functions = functions.map_err(|error| image_error(of, error))?;
             let Some((fit, functions)) = functions else {
                 continue;
             };
@@ -159,7 +159,7 @@ impl AddressSpace {
     /// Searches inlined functions; done last, since it reads debug information.
     fn inlined<T>(&self, name: &FunctionName) -> Result<T, FunctionError> {
         for of in self.within(name) {
-            let found = dwarf::inlined(&of.image, &name.name).map_err(|source| image_error(of, source))?;
+            let found = dwarf::inlined(&of.image, &name.name).map_err(|error| image_error(of, error))?;
             if found.1 > 0 {
                 return Err(FunctionError::Inlined {
                     name: name.to_string(),
@@ -185,9 +185,9 @@ fn shown(function: &Function) -> String {
     spelling::demangle(name)
 }
 
-fn image_error(module: &Module, source: ImageError) -> FunctionError {
+fn image_error(module: &Module, error: ImageError) -> FunctionError {
     FunctionError::Image {
         path: module.path.clone(),
-        source,
+        error,
     }
 }

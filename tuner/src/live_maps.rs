@@ -87,7 +87,7 @@ impl LiveMaps {
             };
             let lines: Vec<u8> = text.drain(..=end).collect();
             let found = maps::parse(&String::from_utf8_lossy(&lines));
-            for mapping in found.map_err(|source| SpaceError::Maps { pid, source })? {
+            for mapping in found.map_err(|error| SpaceError::Maps { pid, error })? {
                 if is_enough(mapping) {
                     return Ok(());
                 }

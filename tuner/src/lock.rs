@@ -34,8 +34,8 @@ pub enum LockError {
     },
     #[error(transparent)]
     Process(#[from] ProcessError),
-    #[error("cannot lock process {pid}: {source}")]
-    Io { pid: Pid, source: io::Error },
+    #[error("cannot lock process {pid}: {error}")]
+    Io { pid: Pid, error: io::Error },
 }
 
 /// The holder of a lock.
@@ -72,8 +72,8 @@ impl WriterLock {
                 Ok(()) => return Ok(WriterLock { _memory: memory }),
                 Err(Errno::WOULDBLOCK) => {}
                 Err(errno) => {
-                    let source = errno.into();
-                    return Err(LockError::Io { pid, source });
+                    let error = errno.into();
+                    return Err(LockError::Io { pid, error });
                 }
             }
             tries_left -= 1;

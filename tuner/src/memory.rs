@@ -23,11 +23,11 @@ pub enum MemoryError {
     Gone { pid: Pid },
     #[error("process {pid} has nothing readable at {address}")]
     Unmapped { pid: Pid, address: Address },
-    #[error("cannot read the memory of process {pid} at {address}: {source}")]
+    #[error("cannot read the memory of process {pid} at {address}: {error}")]
     Io {
         pid: Pid,
         address: Address,
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -74,9 +74,7 @@ impl Memory {
 pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError> {
     pid.refuse_privileged()?;
     let path = pid.proc_path("mem");
-    let file = options
-        .open(&path)
-        .map_err(|source| pid.io_error(&path, source))?;
+    let file = options.open(&path).map_err(|error| pid.io_error(&path, error))?;
     pid.check_alive()?;
     Ok(file)
 }
@@ -97,11 +95,11 @@ pub(crate) fn read(file: &File, pid: Pid, address: Address, bytes: &mut [u8]) ->
                     address: Address(at),
                 });
             }
-            Err(source) => {
+            Err(error) => {
                 return Err(MemoryError::Io {
                     pid,
                     address: Address(at),
-                    source,
+                    error,
                 });
             }
         }

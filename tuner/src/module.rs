@@ -41,8 +41,8 @@ pub enum ModuleError {
         /// The name of the file when it was loaded.
         path: String,
     },
-    #[error("{path}: {source}")]
-    Image { path: String, source: ImageError },
+    #[error("{path}: {error}")]
+    Image { path: String, error: ImageError },
 }
 
 /// Parsed files in the cache. It is cleared when full.
@@ -377,7 +377,7 @@ fn load(
     }
     match open(pid, mapping, path, memory, images) {
         Err(ModuleError::Image {
-            source: ImageError::NotElf,
+            error: ImageError::NotElf,
             ..
         }) => Ok(None),
         result => result.map(Some),
@@ -406,7 +406,7 @@ fn open(
         path: PathBuf::from(path),
     };
     let image = images.read(file, origin);
-    image.map_err(|source| ModuleError::Image { path: shown, source })
+    image.map_err(|error| ModuleError::Image { path: shown, error })
 }
 
 /// Without the right to use map_files: opens the file by its name, or as the program of the process, if that

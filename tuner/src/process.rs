@@ -73,8 +73,8 @@ pub enum ProcessError {
          with file capabilities): it is never inspected"
     )]
     Privileged { pid: Pid, user: String },
-    #[error("cannot read {}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    #[error("cannot read {}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
 }
 
 fn without(missing: &[&str]) -> String {
@@ -147,12 +147,12 @@ impl Pid {
     /// Opens /proc/PID/status. The handle stays bound to the process that it was opened for.
     pub(crate) fn open_status(self) -> Result<File, ProcessError> {
         let path = self.proc_path("status");
-        File::open(&path).map_err(|source| self.io_error(&path, source))
+        File::open(&path).map_err(|error| self.io_error(&path, error))
     }
 
     /// The tracer, read through the open file: looking up the path takes as long as reading.
     pub(crate) fn tracer_in(self, status: &File) -> Result<Option<i32>, ProcessError> {
-        let io_error = |source| self.io_error(self.proc_path("status"), source);
+        let io_error = |error| self.io_error(self.proc_path("status"), error);
         // TracerPid is the eighth line. Of the lines before it only the name can be long, and it has at most
         // 16 characters.
         let mut bytes = [0; STATUS_HEAD_BYTES];
@@ -192,8 +192,8 @@ impl Pid {
     }
 
     /// The error for a failed read in /proc of a process that existed.
-    pub(crate) fn io_error(self, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
-        match io_error(self.number, path, source) {
+    pub(crate) fn io_error(self, path: impl AsRef<Path>, error: io::Error) -> ProcessError {
+        match io_error(self.number, path, error) {
             ProcessError::NotFound { .. } => ProcessError::Ended { pid: self },
             error => error,
         }
@@ -243,7 +243,7 @@ impl Process {
             return Err(ProcessError::NotAProcess { pid, process });
         }
         let executable = format!("/proc/{pid}/exe");
-        let executable = fs::read_link(&executable).map_err(|source| io_error(pid, &executable, source))?;
+        let executable = fs::read_link(&executable).map_err(|error| io_error(pid, &executable, error))?;
         let executable = printable_path(executable);
         let process = Process {
             pid: Pid {
@@ -321,8 +321,8 @@ impl Stat {
     fn read(pid: i32) -> Result<Stat, ProcessError> {
         let text = read_text(pid, "stat")?;
         Stat::parse(&text).ok_or_else(|| {
-            let source = io::Error::new(io::ErrorKind::InvalidData, format!("not understood: `{text}`"));
-            io_error(pid, format!("/proc/{pid}/stat"), source)
+            let error = io::Error::new(io::ErrorKind::InvalidData, format!("not understood: `{text}`"));
+            io_error(pid, format!("/proc/{pid}/stat"), error)
         })
     }
 
@@ -365,7 +365,7 @@ fn status_numbers<'a>(status: &'a str, key: &str) -> impl Iterator<Item = i32> +
 
 fn read_bytes(pid: i32, file: &str) -> Result<Vec<u8>, ProcessError> {
     let path = format!("/proc/{pid}/{file}");
-    fs::read(&path).map_err(|source| io_error(pid, &path, source))
+    fs::read(&path).map_err(|error| io_error(pid, &path, error))
 }
 
 fn read_text(pid: i32, file: &str) -> Result<String, ProcessError> {
@@ -384,18 +384,18 @@ fn split_zero(bytes: Vec<u8>) -> Vec<String> {
 }
 
 /// The error for a failed read in /proc.
-fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
-    match source.kind() {
+fn io_error(pid: i32, path: impl AsRef<Path>, error: io::Error) -> ProcessError {
+    match error.kind() {
         io::ErrorKind::NotFound => ProcessError::NotFound { pid },
         io::ErrorKind::PermissionDenied => {
             let file = path.as_ref().file_name().unwrap_or_default();
             ProcessError::not_permitted(pid, &file.to_string_lossy())
         }
         // ESRCH: it ended between opening the file and reading it.
-        _ if source.raw_os_error() == Some(libc::ESRCH) => ProcessError::NotFound { pid },
+        _ if error.raw_os_error() == Some(libc::ESRCH) => ProcessError::NotFound { pid },
         _ => ProcessError::Io {
             path: path.as_ref().to_owned(),
-            source,
+            error,
         },
     }
 }

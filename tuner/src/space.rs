@@ -27,8 +27,8 @@ pub enum SpaceError {
     Process(#[from] ProcessError),
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    #[error("process {pid}: {source}")]
-    Maps { pid: Pid, source: MapsError },
+    #[error("process {pid}: {error}")]
+    Maps { pid: Pid, error: MapsError },
     #[error("the program of process {pid} cannot be read{}", because(.reasons))]
     NoProgram { pid: Pid, reasons: Vec<ModuleError> },
 }
@@ -145,9 +145,9 @@ impl AddressSpace {
         let mut found = Vec::new();
         for module in &self.modules {
             let functions = module.image.functions(names);
-            let functions = functions.map_err(|source| ModuleError::Image {
+            let functions = functions.map_err(|error| ModuleError::Image {
                 path: module.path.clone(),
-                source,
+                error,
             })?;
             found.extend(functions.into_iter().map(|function| (module, function)));
         }
@@ -208,8 +208,8 @@ impl AddressSpace {
 /// The current mappings of a process.
 pub(crate) fn read_maps(pid: Pid) -> Result<Vec<Mapping>, SpaceError> {
     let path = pid.proc_path("maps");
-    let text = fs::read(&path).map_err(|source| pid.io_error(&path, source))?;
-    maps::parse(&String::from_utf8_lossy(&text)).map_err(|source| SpaceError::Maps { pid, source })
+    let text = fs::read(&path).map_err(|error| pid.io_error(&path, error))?;
+    maps::parse(&String::from_utf8_lossy(&text)).map_err(|error| SpaceError::Maps { pid, error })
 }
 
 /// The module that the kernel started: the one with the program headers named in the auxiliary vector.

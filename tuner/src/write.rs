@@ -110,11 +110,11 @@ pub enum WriteError {
     /// The thread at the sync point could not be stopped before the store.
     #[error(transparent)]
     Stop(#[from] PtraceError),
-    #[error("cannot write `{symbol}` of process {pid}: {source}")]
+    #[error("cannot write `{symbol}` of process {pid}: {error}")]
     Io {
         pid: Pid,
         symbol: String,
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -386,14 +386,14 @@ fn put(
     match stored {
         Ok(0) => Err(MemoryError::Gone { pid }.into()),
         Ok(_) => Ok(()),
-        Err(source) if source.raw_os_error() == Some(libc::ESRCH) => Err(MemoryError::Gone { pid }.into()),
-        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(MemoryError::Gone { pid }.into()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(MemoryError::Process(ProcessError::not_permitted(pid.number, "mem")).into())
         }
-        Err(source) => Err(WriteError::Io {
+        Err(error) => Err(WriteError::Io {
             pid,
             symbol: symbol(),
-            source,
+            error,
         }),
     }
 }

@@ -27,9 +27,9 @@ pub const SCRIPT: &str = concat!(
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     #[error("the picture of ranks over time cannot be made: {0}")]
-    Picture(#[from] png::EncodingError),
+    Picture(png::EncodingError),
     #[error("the numbers cannot be written as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(serde_json::Error),
 }
 
 /// A part of the page. The live page replaces a section when it has changed.
@@ -175,7 +175,7 @@ fn policy() -> String {
 
 /// JSON in which no name can close the script element: `<` and the line separators of JavaScript are escaped.
 fn embedded(page: &PageModel) -> Result<String, PageError> {
-    let text = serde_json::to_string(page)?;
+    let text = serde_json::to_string(page).map_err(PageError::Json)?;
     Ok(text
         .replace('<', "\\u003c")
         .replace('\u{2028}', "\\u2028")
@@ -289,7 +289,7 @@ fn ranks(timeline: &Timeline) -> Result<Chart, PageError> {
         "{} of each process over the session, {first} to {last}; the table of processes has the means",
         timeline.quantity
     );
-    let picture = heat::picture(&timeline.ranks)?;
+    let picture = heat::picture(&timeline.ranks).map_err(PageError::Picture)?;
     let mut labels = vec![(6.0, first)];
     if rows > 1 {
         labels.push((height - 6.0, last));
@@ -303,7 +303,7 @@ fn ranks(timeline: &Timeline) -> Result<Chart, PageError> {
 }
 
 fn matrix(matrix: &MessageMatrix) -> Result<Markup, PageError> {
-    let picture = heat::matrix(matrix)?;
+    let picture = heat::matrix(matrix).map_err(PageError::Picture)?;
     let last = matrix.side.saturating_sub(1) * matrix.ranks_per_cell;
     let of = match matrix.ranks_per_cell {
         1 => "a rank".to_owned(),

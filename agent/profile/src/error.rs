@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct ErrorText {
     /// What went wrong, where, and what to do; may have several lines.
     pub message: String,
-    /// The outermost first; without those that the message or another cause contains already.
+    /// The outermost first. An error either has the text of its cause in its own text or has the cause as its source.
     pub causes: Vec<String>,
 }
 
@@ -34,13 +34,8 @@ impl ErrorText {
     /// Adds a cause, and the causes of that.
     #[must_use]
     pub fn caused_by(mut self, cause: &(dyn Error + 'static)) -> ErrorText {
-        for cause in iter::successors(Some(cause), |&cause| cause.source()) {
-            let text = cause.to_string();
-            let contains = |shown: &String| shown.contains(&text);
-            if !contains(&self.message) && !self.causes.iter().any(contains) {
-                self.causes.push(text);
-            }
-        }
+        let causes = iter::successors(Some(cause), |&cause| cause.source());
+        self.causes.extend(causes.map(ToString::to_string));
         self
     }
 }
@@ -74,8 +69,6 @@ mod tests {
     enum Failed {
         #[error("the map `{0}` was not created")]
         WithoutCause(&'static str, #[source] io::Error),
-        #[error("{0} (see doctor)")]
-        WithCause(#[source] Box<Failed>),
         #[error("probes need rights\nas root: sudo tuneagent doctor")]
         WithHelp(#[source] Box<Failed>),
     }
@@ -85,16 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn all_causes_are_shown_once() {
+    fn all_causes_are_shown() {
         let map_text = "the map `calls` was not created";
         let help = "probes need rights\nas root: sudo tuneagent doctor";
         let rows = [
             (ErrorText::new("no room"), "no room".to_owned()),
             (ErrorText::new(map()), format!("{map_text}: no memory")),
-            (
-                ErrorText::new(Failed::WithCause(map())),
-                format!("{map_text} (see doctor): no memory"),
-            ),
             (
                 ErrorText::new(Failed::WithHelp(map())),
                 format!("{help}\ncaused by: {map_text}\ncaused by: no memory"),

@@ -1,7 +1,7 @@
 //! Decisions of the rules as the session takes them: actions for the actuator, and probes to switch.
 
 use plan::{Action, CommonIteration, SyncPoint};
-use rules::{DecisionId, WhyMissing};
+use rules::{DecisionId, WhyUnknown};
 
 use crate::changes::{JudgedDecision, ProbeSwitch};
 
@@ -41,7 +41,7 @@ pub struct ResolvedDecision {
     /// The place in the program; `None` if it does not matter.
     pub at: Option<SyncPoint>,
     /// If all processes do it at the same iteration or none does: where; or why they cannot agree on one.
-    pub together: Option<Result<CommonIteration, WhyMissing>>,
+    pub together: Option<Result<CommonIteration, WhyUnknown>>,
     /// It was reverted to be compared, and is made again.
     pub again: bool,
     /// Probes to switch, by process.

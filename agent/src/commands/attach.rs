@@ -54,7 +54,7 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
         targets.extend(last.or_else(|| args.watch.probe.pop_if(is_number)));
     }
     match targets.is_empty() {
-        true => Err(Failure::not_there(
+        true => Err(Failure::invalid(
             "the target is missing: a process (8123), a program (lmp), slurm:4711 or container:3f9c; after --rules or --probe, put `--` \
              before it. `tuneagent ps` lists the programs here that lose time",
         )),
@@ -102,7 +102,7 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
         return Err(not_permitted(&job, &missing));
     }
     if let Some(refusal) = refusal.as_ref().filter(|_| !probes.is_empty()) {
-        return Err(Failure::not_there(without_probes(refusal)));
+        return Err(Failure::invalid(without_probes(refusal)));
     }
     let writer = super::history::other_writer(&job, args.watch.apply.is_some());
     let is_locked = writer.is_some();
@@ -182,7 +182,7 @@ pub(super) fn compared(args: &WatchArgs) -> Result<Options, Failure> {
 /// The report to compare this run with.
 fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> {
     let read = args.reference.as_deref().map(Reference::read);
-    read.transpose().map_err(Failure::not_there)
+    read.transpose().map_err(Failure::invalid)
 }
 
 /// Upper bound of the bytes of `--hint` that are read.
@@ -205,7 +205,7 @@ fn speedup_hints(args: &WatchArgs) -> Result<Vec<SpeedupHint>, Failure> {
         } else {
             String::new()
         };
-        Failure::not_there(format!(
+        Failure::invalid(format!(
             "{file}{place}: expected threads and their speedup, as `8,6.4`"
         ))
     };
@@ -382,7 +382,7 @@ fn outputs(args: &WatchArgs) -> [(&'static str, Option<&str>); 7] {
 fn refuse_stdout(files: &[(&'static str, Option<&str>)]) -> Result<(), Failure> {
     let is_wrong = |(flag, file): &&(&str, Option<&str>)| *file == Some("-") && !TO_STDOUT.contains(flag);
     match files.iter().find(is_wrong) {
-        Some((flag, _)) => Err(Failure::not_there(format!(
+        Some((flag, _)) => Err(Failure::invalid(format!(
             "{flag} - : this is not written to standard output; give it a file"
         ))),
         None => Ok(()),
@@ -411,7 +411,7 @@ fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Fai
         has_stand_in: true,
     };
     let started = options.applies.then(|| Actuator::start(start)).transpose();
-    started.map_err(Failure::not_there)
+    started.map_err(Failure::invalid)
 }
 
 /// Starts the process that closes probes. Without it the session closes them itself, and waits for that.
@@ -450,13 +450,13 @@ fn no_mpi(job: &Job) -> Failure {
     let pid = member.map_or(0, |member| member.process.pid.number);
     let program = job.program();
     if let Some(why) = member.and_then(Member::stripped_mpi) {
-        return Failure::not_there(format!("{program} (process {pid}) cannot be watched: {why}"));
+        return Failure::invalid(format!("{program} (process {pid}) cannot be watched: {why}"));
     }
     let started_us = ProcessTable::read()
         .lineage(std::process::id() as i32)
         .any(|(number, _)| number == pid);
     if started_us {
-        return Failure::not_there(format!(
+        return Failure::invalid(format!(
             "{program} (process {pid}) started this command; programs that can be watched: tuneagent ps"
         ));
     }
@@ -466,7 +466,7 @@ fn no_mpi(job: &Job) -> Failure {
         let count = plural(unreadable.len(), "file");
         format!("{count} of it could not be read, in which MPI may be: {first}\n")
     });
-    Failure::not_there(format!(
+    Failure::invalid(format!(
         "{program} (process {pid}) is not an MPI program and has no parallel regions of OpenMP: none of its {modules} modules defines MPI_Init or GOMP_parallel\n\
          (libmpi, libmpich, or MPI linked into the program; a Python program loads it at `import mpi4py`).\n\
          {unread}To count calls of its own functions: {}",

@@ -64,7 +64,7 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
     if found {
         Ok(Code::Done)
     } else {
-        Err(Failure::not_there("nothing could be read"))
+        Err(Failure::invalid("nothing could be read"))
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
         has_sync_points: args.at.is_some(),
         has_stand_in: false,
     })
-    .map_err(Failure::not_there)?;
+    .map_err(Failure::invalid)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut hand = ByHand {
         actuator: &mut actuator,
@@ -193,10 +193,8 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
         say!("{note}");
     }
     outcomes.say_revert(&args.target);
-    let failed = hand
-        .failed
-        .or(outcomes.have_all_ended().then_some(Code::NotThere));
-    actuator.finish().map_err(Failure::no)?;
+    let failed = hand.failed.or(outcomes.have_all_ended().then_some(Code::Invalid));
+    actuator.finish().map_err(Failure::failed)?;
     match failed {
         None => Ok(Code::Done),
         Some(code) => {
@@ -227,7 +225,7 @@ pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<
         .filter(|member| only.is_none_or(|pid| member.process.pid.number == pid))
         .collect();
     if members.is_empty() {
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "{target} is not a rank of its job; leave --only out"
         )));
     }
@@ -272,7 +270,7 @@ impl ByHand<'_> {
         }
         while !waiting.is_empty() {
             std::thread::sleep(COLLECT_EVERY);
-            for (ticket, result) in self.actuator.client.collect().map_err(Failure::no)?.finished {
+            for (ticket, result) in self.actuator.client.collect().map_err(Failure::failed)?.finished {
                 if let Some((pid, variable)) = waiting.remove(&ticket) {
                     self.report(pid, &variable, result.map_err(ClientError::Refused));
                 }
@@ -383,7 +381,7 @@ impl ByHand<'_> {
 pub(super) fn code(error: &ClientError) -> Code {
     match error {
         ClientError::Refused(refusal) => code_of(refusal.kind),
-        ClientError::Ended | ClientError::Io(_) | ClientError::OutOfStep => Code::No,
+        ClientError::Ended | ClientError::Io(_) | ClientError::OutOfStep => Code::Failed,
     }
 }
 
@@ -391,12 +389,12 @@ pub(super) fn code_of(kind: ActuatorRefusalKind) -> Code {
     match kind {
         ActuatorRefusalKind::NotPermitted => Code::NotPermitted,
         ActuatorRefusalKind::NotFound | ActuatorRefusalKind::Ended | ActuatorRefusalKind::Protocol => {
-            Code::NotThere
+            Code::Invalid
         }
         ActuatorRefusalKind::Busy
         | ActuatorRefusalKind::NotReached
         | ActuatorRefusalKind::Refused
-        | ActuatorRefusalKind::Failed => Code::No,
+        | ActuatorRefusalKind::Failed => Code::Failed,
     }
 }
 
@@ -407,6 +405,6 @@ pub(super) fn parse_type(text: &str) -> Result<ValueType, Failure> {
         .find(|known| known.name() == text)
         .ok_or_else(|| {
             let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
-            Failure::not_there(format!("unknown type `{text}`; use one of {}", known.join(", ")))
+            Failure::invalid(format!("unknown type `{text}`; use one of {}", known.join(", ")))
         })
 }

@@ -10,7 +10,7 @@ use crate::{
 pub(super) fn run(shell: Shell) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::for_users(), "tuneagent", &mut script);
-    let script = String::from_utf8(script).map_err(Failure::no)?;
-    report::console::complete(&script).map_err(Failure::no)?;
+    let script = String::from_utf8(script).map_err(Failure::failed)?;
+    report::console::complete(&script).map_err(Failure::failed)?;
     Ok(Code::Done)
 }

@@ -54,7 +54,7 @@ pub(super) fn run(command: &ContractCommand) -> CommandResult {
     let text = text(&args.file)?;
     let refuse = |wrong: &[Diagnostic]| {
         diagnostics::print(&args.file.display().to_string(), &text, wrong);
-        Ok(Code::No)
+        Ok(Code::Failed)
     };
     let shown = match parsed(&text, args) {
         Ok(contract) => shown(&contract),
@@ -84,11 +84,11 @@ pub(super) fn follower(
     followed.map_err(|why| match why {
         NotWatched::Contract(wrong) => {
             diagnostics::print(&name.to_string(), &text, &wrong);
-            Failure::no(format!(
+            Failure::failed(format!(
                 "nothing was {what_is_not_done}: {name} is no contract that can be watched"
             ))
         }
-        NotWatched::NotComparable(why) => Failure::not_there(format!("{name}: {why}")),
+        NotWatched::NotComparable(why) => Failure::invalid(format!("{name}: {why}")),
     })
 }
 
@@ -100,23 +100,23 @@ pub(super) fn replay(
 ) -> CommandResult {
     let mut follower = follower(file, stages, "judged")?;
     let mut broken = None;
-    for report in rank_reports(recordings, stages.is_empty()).map_err(Failure::no)? {
+    for report in rank_reports(recordings, stages.is_empty()).map_err(Failure::failed)? {
         match report {
             Ok(report) => follower.take(report).iter().for_each(|line| say!("{line}")),
-            Err(error) => broken = broken.or(Some(Failure::no(error))),
+            Err(error) => broken = broken.or(Some(Failure::failed(error))),
         }
     }
     let (summary, last) = (follower.view().summary, follower.not_judged());
     if summary.windows == 0 {
         let why = last.map_or_else(
-            || Failure::no(watch::NO_WINDOW),
+            || Failure::failed(watch::NO_WINDOW),
             |why| watch::failure(why.clone()),
         );
         return Err(broken.unwrap_or(why));
     }
     summary.lines().iter().for_each(|line| say!("{line}"));
     broken.map_or(Ok(()), Err)?;
-    Ok(if summary.holds { Code::Done } else { Code::No })
+    Ok(if summary.holds { Code::Done } else { Code::Failed })
 }
 
 /// The contract of a file with this text, with what the command line requires instead.
@@ -125,7 +125,7 @@ fn parsed(text: &str, args: &ContractArgs) -> Result<Contract, NotShown> {
     for requirement in &args.requirements {
         contract.require(requirement).map_err(|wrong| {
             let help = wrong.help.map_or(String::new(), |help| format!(" ({help})"));
-            Failure::not_there(format!("--require {requirement}: {}{help}", wrong.message))
+            Failure::invalid(format!("--require {requirement}: {}{help}", wrong.message))
         })?;
     }
     Ok(contract)
@@ -135,7 +135,7 @@ fn text(path: &Path) -> Result<String, Failure> {
     let shown = path.to_string_lossy();
     let is_process = shown.chars().all(|c| c.is_ascii_digit());
     fs::read_to_string(path).map_err(|error| match is_process {
-        true => Failure::not_there(format!(
+        true => Failure::invalid(format!(
             "there is no file {shown}: the contract comes first, then the process"
         )),
         false => unreadable(path, &error),
@@ -344,7 +344,7 @@ fn size(contract: &Contract, json: bool) -> ShowResult {
     } else {
         sizes.iter().for_each(|size| say!("{}", described(size)));
     }
-    Ok(if is_enough { Code::Done } else { Code::No })
+    Ok(if is_enough { Code::Done } else { Code::Failed })
 }
 
 fn map(contract: &Contract, json: bool) -> ShowResult {
@@ -398,7 +398,7 @@ fn described(size: &Size) -> String {
 fn what_if(contract: &Contract, changes: &[String], json: bool) -> ShowResult {
     let mut changed = contract.clone();
     for change in changes {
-        changed.suppose(change).map_err(Failure::not_there)?;
+        changed.suppose(change).map_err(Failure::invalid)?;
     }
     let ((_, before), (_, after)) = (contract.capacity()?, changed.capacity()?);
     if json {

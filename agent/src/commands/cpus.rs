@@ -14,7 +14,7 @@ use crate::{exit::Failure, hint::as_root_again};
 
 /// Binds this thread, and all threads and processes that it starts later.
 pub(super) fn bind(cpus: &CpuList) -> Result<(), Failure> {
-    let refused = |why: String| Failure::not_there(format!("--agent-cpus {cpus}: {why}"));
+    let refused = |why: String| Failure::invalid(format!("--agent-cpus {cpus}: {why}"));
     let mut wanted = CpuSet::new();
     cpus.cpus().iter().for_each(|cpu| wanted.set(*cpu));
     sched_setaffinity(None, &wanted)

@@ -24,7 +24,7 @@ pub(super) fn run(words: &[String]) -> CommandResult {
         None => {
             let near = similar(id);
             let stop = if near.is_empty() { "." } else { "" };
-            Err(Failure::not_there(format!(
+            Err(Failure::invalid(format!(
                 "there is no page on {id}{near}{stop} Give a rule (tuneagent rule list), an error such as E0107, or a change such as \
                  `change PID:1` (tuneagent journal)"
             )))

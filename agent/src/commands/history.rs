@@ -36,7 +36,7 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
         has_sync_points: true,
         has_stand_in: false,
     })
-    .map_err(Failure::not_there)?;
+    .map_err(Failure::invalid)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
     let reverted = match args.change {
@@ -45,7 +45,7 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
         None => actuator.client.revert_all(&pids),
     };
     let reverted = reverted.map_err(|error| Failure::new(super::by_hand::code(&error), error))?;
-    actuator.finish().map_err(Failure::no)?;
+    actuator.finish().map_err(Failure::failed)?;
     say(&reverted)
 }
 
@@ -53,25 +53,25 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
 /// with that change; it is an error if their changes with this number are not one decision, because numbers are unique
 /// only within a process.
 fn with_change(target: &str, pids: &[Pid], change: u64) -> Result<Vec<ChangeNumber>, Failure> {
-    let state = StateDir::usual().map_err(Failure::no)?;
+    let state = StateDir::usual().map_err(Failure::failed)?;
     let is_known = |pid: &Pid| (state.history(*pid)).is_ok_and(|history| history.change(change).is_some());
     if !pids.iter().any(is_known) {
         let list = crate::hint::as_we_are(&format!("journal {target}"));
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "no process of {target} has a change {change}. Its changes: {list}"
         )));
     }
     if let Some(pid) = pids.iter().find(|pid| pid.number.to_string() == target) {
         return Ok(vec![ChangeNumber { pid: *pid, change }]);
     }
-    let all = standing(pids).map_err(Failure::no)?.into_iter();
+    let all = standing(pids).map_err(Failure::failed)?.into_iter();
     let all = all.flat_map(|(_, standing)| standing);
     let found: Vec<JournalChange> = all.filter(|known| known.intent.change == change).collect();
     let is_other = |other: &&JournalChange| !entries::is_same_change(&found[0], other);
     if let Some(other) = found.iter().skip(1).find(is_other) {
         let of =
             |change: &JournalChange| format!("undo {} {}", change.intent.target.pid, change.intent.change);
-        return Err(Failure::no(format!(
+        return Err(Failure::failed(format!(
             "change {change} of process {} is not that of process {}: {} or {}",
             other.intent.target.pid,
             found[0].intent.target.pid,
@@ -275,18 +275,18 @@ fn say(summary: &RevertSummary) -> CommandResult {
         let said = match &reverted.outcome {
             RevertOutcome::Reverted => format!("reverted: {symbol}"),
             RevertOutcome::ChangedSince(_) => {
-                code = Code::No;
+                code = Code::Failed;
                 format!("left alone: the program has changed {symbol} since")
             }
             RevertOutcome::Failed(reason) => {
-                code = Code::No;
+                code = Code::Failed;
                 format!("not reverted: {symbol}: {reason}")
             }
         };
         say!("{pid:>8}  change {} {said}", reverted.change);
     }
     for (number, refusal) in &summary.failed {
-        code = Code::No;
+        code = Code::Failed;
         say!("{:>8}  change {}: {refusal}", number.pid, number.change);
     }
     for (pid, refusal) in &summary.refused {

@@ -32,8 +32,8 @@ use crate::{
 
 /// Prints data for other programs, as JSON.
 fn print_json(data: &impl serde::Serialize) -> CommandResult {
-    let text = serde_json::to_string_pretty(data).map_err(Failure::no)?;
-    report::console::complete(&(text + "\n")).map_err(Failure::no)?;
+    let text = serde_json::to_string_pretty(data).map_err(Failure::failed)?;
+    report::console::complete(&(text + "\n")).map_err(Failure::failed)?;
     Ok(Code::Done)
 }
 
@@ -49,7 +49,7 @@ pub fn run(cli: Cli) -> CommandResult {
     | Command::Actuator { .. }
     | Command::StandIn { .. }
     | Command::Carrier { .. }
-    | Command::Starter
+    | Command::NodeStarter
     | Command::Closer = cli.command
     {
         priority::leave_real_time();
@@ -81,18 +81,20 @@ pub fn run(cli: Cli) -> CommandResult {
         }
         Command::Actuator { sync, guarded } => crate::actuator::serve(sync, guarded)
             .map(|()| Code::Done)
-            .map_err(Failure::not_there),
+            .map_err(Failure::invalid),
         Command::StandIn { sync } => crate::actuator::stand_in(sync)
             .map(|()| Code::Done)
-            .map_err(Failure::not_there),
+            .map_err(Failure::invalid),
         Command::Carrier { server } => match server.as_slice() {
-            [program, configuration] => Err(Failure::no(nodes::run_server(program, configuration))),
+            [program, configuration] => Err(Failure::failed(nodes::run_server(program, configuration))),
             _ => nodes::serve_carrier().map(|()| Code::Done),
         },
-        Command::Starter => nodes::serve_starter().map(|()| Code::Done),
+        Command::NodeStarter => nodes::serve_node_starter().map(|()| Code::Done),
         Command::Closer => {
             rights::only_close().map_err(Failure::not_permitted)?;
-            kernel::serve_closer().map(|()| Code::Done).map_err(Failure::no)
+            kernel::serve_closer()
+                .map(|()| Code::Done)
+                .map_err(Failure::failed)
         }
     }
 }

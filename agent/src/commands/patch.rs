@@ -25,9 +25,9 @@ use crate::{
 const WAIT_MAX: Duration = Duration::from_secs(8);
 
 pub(super) fn call(args: &CallArgs) -> CommandResult {
-    let Invocation { function, arguments } = Invocation::parse(&args.call).map_err(Failure::not_there)?;
+    let Invocation { function, arguments } = Invocation::parse(&args.call).map_err(Failure::invalid)?;
     if args.wait > WAIT_MAX {
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "--wait is at most {} s; a call that takes longer continues, and `tuneagent journal` shows later what it returned",
             WAIT_MAX.as_secs()
         )));
@@ -63,8 +63,8 @@ fn inverse(args: &CallArgs) -> Result<Inverse, Failure> {
     };
     let was = args.was.as_deref().map(Invocation::parse).transpose();
     Ok(Inverse::Call {
-        call: Invocation::parse(inverse).map_err(Failure::not_there)?,
-        was: was.map_err(Failure::not_there)?,
+        call: Invocation::parse(inverse).map_err(Failure::invalid)?,
+        was: was.map_err(Failure::invalid)?,
     })
 }
 
@@ -98,7 +98,7 @@ fn action(change: &PatchCommand) -> Result<Action, Failure> {
             function,
             at_return,
         } => {
-            let call = Invocation::parse(call).map_err(Failure::not_there)?;
+            let call = Invocation::parse(call).map_err(Failure::invalid)?;
             PatchRequest::InsertCall {
                 function: call.function,
                 arguments: call.arguments,
@@ -120,11 +120,11 @@ fn action(change: &PatchCommand) -> Result<Action, Failure> {
                 function: function.into(),
                 index,
                 value_type: value_type.as_deref().map(parse_type).transpose()?,
-                value: Expression::parse(value).map_err(Failure::not_there)?,
+                value: Expression::parse(value).map_err(Failure::invalid)?,
             }
         }
         PatchCommand::Load { path } => {
-            let path = std::path::absolute(path).map_err(Failure::not_there)?;
+            let path = std::path::absolute(path).map_err(Failure::invalid)?;
             let path = path.to_string_lossy().into_owned();
             return Ok(Action::load(path));
         }
@@ -138,7 +138,7 @@ fn indexed(text: &str) -> Result<(&str, usize), Failure> {
     let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
     let parsed = parts.and_then(|(function, index)| Some((function, index.trim().parse().ok()?)));
     parsed.ok_or_else(|| {
-        Failure::not_there(format!(
+        Failure::invalid(format!(
             "`{text}` is not an argument of a function: expected FUNCTION(NUMBER), such as f(1)"
         ))
     })
@@ -156,7 +156,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, by_hand.target, by_hand.any_user)?;
     let members = members(&job, by_hand.target, by_hand.only)?;
-    let mut actuator = Actuator::by_hand(by_hand.despite_seccomp).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::by_hand(by_hand.despite_seccomp).map_err(Failure::invalid)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let (mut failed, mut outcomes) = (None, Outcomes::default());
     for member in &members {
@@ -176,7 +176,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
         }
     }
     outcomes.say_revert(by_hand.target);
-    actuator.finish().map_err(Failure::no)?;
+    actuator.finish().map_err(Failure::failed)?;
     match failed {
         None => Ok(Code::Done),
         Some(code) => {

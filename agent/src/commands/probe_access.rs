@@ -1,6 +1,7 @@
 //! How a session gets its probes: by its own rights, by those of the node's service, or not at all.
 
 use probe::kernel::{KernelError, LinkChoice, ProbeLoader, Service, ServiceError, ServiceRefusal};
+use profile::error::ErrorText;
 use rustix::process::geteuid;
 
 use crate::{cli::VERSION, exit::Failure, hint::as_root_again, rights, service};
@@ -45,7 +46,8 @@ impl ProbeAccess {
                 kind: ServiceRefusal::Forbidden,
             }) => Err(Failure::not_permitted(why)),
             Err(error) => {
-                warn!("the node's service gives no probes to tuneagent {VERSION}: {error}");
+                let why = ErrorText::new(error);
+                warn!("the node's service gives no probes to tuneagent {VERSION}: {why}");
                 Ok(own(missing))
             }
         }

@@ -63,10 +63,10 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     // If a file is no recording, its error is the only message.
     outputs.is_quiet |= windows == 0 && result.is_err();
     outputs.finish()?;
-    report_job(&recordings, (json, html), (is_quiet, result.is_err()))?;
-    result.map_err(Failure::no)?;
+    report_job(&recordings, json, html, is_quiet, result.is_err())?;
+    result.map_err(Failure::failed)?;
     match windows == 0 && !rules.is_empty() {
-        true => Err(Failure::no(without_windows(&rules))),
+        true => Err(Failure::failed(without_windows(&rules))),
         false => Ok(Code::Done),
     }
 }
@@ -79,7 +79,7 @@ fn recordings(paths: &[PathBuf], files: Vec<io::Result<Vec<u8>>>) -> Result<Vec<
             bytes.map_err(|error| unreadable(path, &error))?,
         );
         match bytes.starts_with(b"{") {
-            true => Err(Failure::no(format!(
+            true => Err(Failure::failed(format!(
                 "{name}: this is JSON, such as a report (--json); replay needs a file of --record"
             ))),
             false => Ok((name, bytes)),
@@ -100,12 +100,14 @@ fn without_windows(rules: &RuleBook) -> String {
 /// Reports the data of the recorded ranks, of all hosts together.
 fn report_job(
     recordings: &[(String, Vec<u8>)],
-    (json, html): (Option<Report>, Option<Report>),
-    (is_quiet, is_broken): (bool, bool),
+    json: Option<Report>,
+    html: Option<Report>,
+    is_quiet: bool,
+    is_broken: bool,
 ) -> Result<(), Failure> {
     let snapshot = match joined(recordings) {
         Ok(snapshot) => snapshot,
-        Err(error) if json.is_some() || html.is_some() => return Err(Failure::no(error)),
+        Err(error) if json.is_some() || html.is_some() => return Err(Failure::failed(error)),
         Err(error) => {
             // The last sentence should be the error of the recording.
             if !is_quiet && !is_broken {
@@ -124,7 +126,7 @@ fn report_job(
             .for_each(|line| painter.say(line));
     }
     if let Some(place) = html {
-        let page = page::file(&page::page(&snapshot)).map_err(Failure::no)?;
+        let page = page::file(&page::page(&snapshot)).map_err(Failure::failed)?;
         place.write_text(&page)?;
     }
     json.map_or(Ok(()), |place| place.write(&snapshot))
@@ -152,8 +154,8 @@ impl Report {
 
     pub(super) fn write_text(self, text: &str) -> Result<(), Failure> {
         match self {
-            Report::Stdout => console::complete(text).map_err(Failure::no),
-            Report::File(file) => file.complete(text.as_bytes()).map_err(Failure::no),
+            Report::Stdout => console::complete(text).map_err(Failure::failed),
+            Report::File(file) => file.complete(text.as_bytes()).map_err(Failure::failed),
         }
     }
 }
@@ -287,7 +289,7 @@ impl Outputs {
         }
         // A reader that has closed the pipe is no error.
         if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-            return Err(Failure::no("the output could not be written").caused_by(&error));
+            return Err(Failure::failed("the output could not be written").caused_by(&error));
         }
         if !self.is_quiet {
             self.lines.into_ordered().iter().for_each(print);

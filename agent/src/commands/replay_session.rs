@@ -15,7 +15,7 @@ use session::log::{Mismatch, ReplayStep, Replayed, replay};
 
 pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
     let [path] = args.recordings.as_slice() else {
-        return Err(Failure::not_there(
+        return Err(Failure::invalid(
             "a session log is replayed alone: give one file, or recordings of `--record` only",
         ));
     };
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
         ("--svg", args.svg.is_some()),
     ] {
         if is_given {
-            return Err(Failure::not_there(format!(
+            return Err(Failure::invalid(format!(
                 "{flag} is for recordings of `--record`; {} is a session log, which is listed or written with --json",
                 path.display()
             )));
@@ -35,7 +35,7 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
     }
     let name = path.display();
     let text =
-        std::str::from_utf8(log).map_err(|error| Failure::not_there(name.to_string()).caused_by(&error))?;
+        std::str::from_utf8(log).map_err(|error| Failure::invalid(name.to_string()).caused_by(&error))?;
     let report = args.json.as_deref().map(Report::open).transpose()?;
     let is_quiet = args.json.as_deref() == Some("-");
     let mut steps = Vec::new();
@@ -59,10 +59,10 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
             }
             Ok(Code::Done)
         }
-        Err(mismatch @ Mismatch::Differs { .. }) => Err(Failure::no(format!(
+        Err(mismatch @ Mismatch::Differs { .. }) => Err(Failure::failed(format!(
             "{name}:{mismatch}\nthis is a bug of tuneagent, or the log is of another build: report it with the file"
         ))),
-        Err(mismatch) => Err(Failure::not_there(format!("{name}:{mismatch}"))),
+        Err(mismatch) => Err(Failure::invalid(format!("{name}:{mismatch}"))),
     }
 }
 

@@ -15,7 +15,10 @@ pub(super) fn run(command: &SessionCommand) -> CommandResult {
         SessionCommand::List { session, json } => list(session.as_deref(), *json),
         SessionCommand::Snapshot { session } => {
             let report = find(session)?.snapshot().map_err(failure)?;
-            say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::no)?);
+            say!(
+                "{}",
+                serde_json::to_string_pretty(&report).map_err(Failure::failed)?
+            );
             Ok(Code::Done)
         }
         SessionCommand::Switch { session, rule, mode } => {
@@ -118,7 +121,7 @@ pub(super) fn find(target: &str) -> Result<SessionClient, Failure> {
                 .map(|session| session.view.pid)
                 .chain([last.view.pid]);
             let all: Vec<String> = all.map(|pid| pid.to_string()).collect();
-            Err(Failure::not_there(format!(
+            Err(Failure::invalid(format!(
                 "several sessions watch process {pid}: {}; give the number of one session",
                 all.join(", ")
             )))
@@ -126,7 +129,7 @@ pub(super) fn find(target: &str) -> Result<SessionClient, Failure> {
         // A session that did not answer may be the right one.
         (None, _) => Err(silent.pop().map_or_else(
             || {
-                Failure::not_there(format!(
+                Failure::invalid(format!(
                     "none of your sessions watches process {pid}; tuneagent session list shows those that run"
                 ))
             },
@@ -137,7 +140,7 @@ pub(super) fn find(target: &str) -> Result<SessionClient, Failure> {
 
 pub(super) fn failure(error: ControlError) -> Failure {
     let is_refused = match &error {
-        ControlError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+        ControlError::Io { error, .. } => error.kind() == std::io::ErrorKind::PermissionDenied,
         ControlError::Refused { kind, .. } => *kind == RefusalKind::NotPermitted,
         ControlError::Silent { .. } | ControlError::OutOfStep { .. } => false,
     };
@@ -146,7 +149,7 @@ pub(super) fn failure(error: ControlError) -> Failure {
         ControlError::Refused {
             kind: RefusalKind::Failed,
             ..
-        } => Failure::no(error),
-        _ => Failure::not_there(error),
+        } => Failure::failed(error),
+        _ => Failure::invalid(error),
     }
 }

@@ -16,7 +16,7 @@ const RANKS_LOOK: Duration = Duration::from_millis(50);
 
 /// The first process that TARGET refers to.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
-    let none = || Failure::not_there(format!("no program named {target} runs here"));
+    let none = || Failure::invalid(format!("no program named {target} runs here"));
     pids(target)?.first().copied().ok_or_else(none)
 }
 
@@ -35,15 +35,15 @@ fn resolved(target: &str, table: &ProcessTable) -> Result<Vec<i32>, TargetError>
 fn pids(target: &str) -> Result<Vec<i32>, Failure> {
     let table = ProcessTable::read();
     resolved(target, &table).map_err(|error| match error {
-        TargetError::NoSuchProgram { .. } if rules::shipped_text(target).is_some() => Failure::not_there(format!(
+        TargetError::NoSuchProgram { .. } if rules::shipped_text(target).is_some() => Failure::invalid(format!(
             "{target} is a rule, and no program of that name runs here; to let it act: --apply={target} (with `=`)"
         )),
         TargetError::NoSuchProgram { .. } => {
             let names = table.iter().map(|(_, entry)| entry.name.clone());
             let near = suggestion(names, target);
-            Failure::not_there(format!("{error}{near} (busy programs: tuneagent ps --all)"))
+            Failure::invalid(format!("{error}{near} (busy programs: tuneagent ps --all)"))
         }
-        error => Failure::not_there(error),
+        error => Failure::invalid(error),
     })
 }
 
@@ -75,7 +75,7 @@ fn looked_up(discovery: &mut Discovery, target: &str) -> Result<Job, Failure> {
         }
     }
     if job.members.is_empty() {
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "no process of {target} could be inspected"
         )));
     }
@@ -130,15 +130,12 @@ pub(super) fn failure(error: DiscoverError) -> Failure {
     match of_process(&error) {
         Some(ProcessError::NotPermitted { .. }) if !geteuid().is_root() => {
             Failure::not_permitted(format!("{error}\nas root: {}", crate::hint::as_root_again()))
-                .caused_by(&error)
         }
         Some(ProcessError::NotPermitted { .. } | ProcessError::Privileged { .. }) => {
             Failure::not_permitted(error)
         }
-        Some(ProcessError::NotFound { .. }) => {
-            Failure::not_there(format!("{error}{}", where_else())).caused_by(&error)
-        }
-        _ => Failure::not_there(error),
+        Some(ProcessError::NotFound { .. }) => Failure::invalid(format!("{error}{}", where_else())),
+        _ => Failure::invalid(error),
     }
 }
 

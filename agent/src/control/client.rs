@@ -20,8 +20,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
     /// The folder of the sockets cannot be read, or a socket cannot be used.
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
     /// The session does not answer in time.
     #[error(
         "{}: the session has not answered for {} s: it is stopped (kill -CONT) or starved of CPU time; its program continues. Try again",
@@ -59,9 +59,9 @@ pub(crate) struct SessionClient {
 /// Requests the description of every session of the caller. Sockets of sessions that were killed are removed.
 pub(crate) fn sessions() -> Result<Answered, ControlError> {
     let folder = folder();
-    let io_error = |source| ControlError::Io {
+    let io_error = |error| ControlError::Io {
         path: folder.clone(),
-        source,
+        error,
     };
     let entries = match fs::read_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Answered::default()),
@@ -93,9 +93,9 @@ impl SessionClient {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             result => result,
         };
-        let io_error = |source| ControlError::Io {
+        let io_error = |error| ControlError::Io {
             path: path.to_owned(),
-            source,
+            error,
         };
         let stream = stream.map_err(io_error)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io_error)?;
@@ -155,7 +155,7 @@ impl SessionClient {
             Ok(Answer::Stopping) => {}
             Ok(_) => return Err(self.out_of_step()),
             // It ended before it could answer.
-            Err(ControlError::Io { source, .. }) if source.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(ControlError::Io { error, .. }) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -167,9 +167,9 @@ impl SessionClient {
         });
         match ended {
             // The longer time limit for ending, not the one for answers.
-            Err(source) if source.kind() != io::ErrorKind::ConnectionReset => Err(ControlError::Io {
+            Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(ControlError::Io {
                 path: self.path,
-                source,
+                error,
             }),
             _ => Ok(()),
         }
@@ -200,12 +200,12 @@ impl SessionClient {
         Ok(serde_json::from_slice(&answer)?)
     }
 
-    fn io_error(&self, source: io::Error) -> ControlError {
+    fn io_error(&self, error: io::Error) -> ControlError {
         let path = self.path.clone();
         // The errors of a socket whose time limit is over.
-        match source.kind() {
+        match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::Silent { path },
-            _ => ControlError::Io { path, source },
+            _ => ControlError::Io { path, error },
         }
     }
 

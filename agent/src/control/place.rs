@@ -13,8 +13,8 @@ use rustix::process::geteuid;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FolderError {
     /// It cannot be used.
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
     /// It belongs to another user, or others may enter it.
     #[error("{}: it must be yours, with mode 0700", path.display())]
     Unsafe { path: PathBuf },
@@ -38,9 +38,9 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Creates the folder if it is missing, and refuses one that others may enter.
 pub(super) fn create(path: &Path) -> Result<(), FolderError> {
-    let io_error = |source| FolderError::Io {
+    let io_error = |error| FolderError::Io {
         path: path.to_owned(),
-        source,
+        error,
     };
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error(error)),

@@ -51,9 +51,9 @@ impl Control {
         create(folder)?;
         remove_ended(folder);
         let path = folder.join(format!("{}.sock", std::process::id()));
-        let io_error = |source| FolderError::Io {
+        let io_error = |error| FolderError::Io {
             path: path.clone(),
-            source,
+            error,
         };
         // Left by a session with the same process id that was killed.
         let _ = fs::remove_file(&path);

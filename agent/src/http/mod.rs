@@ -191,28 +191,29 @@ async fn converse(stream: TcpStream, server: Arc<Server>, bounds: Bounds) {
 /// Binding an address failed.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{what} cannot be served at {address}: {source}; {flag} ADDR:PORT takes an address of this machine and a port that is free"
+    "{what} cannot be served at {address}: {error}; {flag} ADDR:PORT takes an address of this machine and a port that is free"
 )]
 pub(crate) struct BindError {
     what: &'static str,
     flag: &'static str,
     address: SocketAddr,
-    source: io::Error,
+    error: io::Error,
 }
 
 /// Binds the address of `flag`.
 pub(crate) fn bind(
-    (what, flag): (&'static str, &'static str),
+    what: &'static str,
+    flag: &'static str,
     address: SocketAddr,
 ) -> Result<std::net::TcpListener, BindError> {
     let bound = std::net::TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    bound.map_err(|source| BindError {
+    bound.map_err(|error| BindError {
         what,
         flag,
         address,
-        source,
+        error,
     })
 }

@@ -13,6 +13,7 @@ use hyper::{
     header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, SET_COOKIE},
 };
 use page::{PageError, PageModel, PageSection};
+use profile::error::ErrorText;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use super::{
@@ -96,11 +97,11 @@ pub(super) struct Drawn {
 /// The reason why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DrawError {
-    #[error("the page could not be drawn: {0}")]
+    #[error("the page could not be drawn")]
     Page(#[from] PageError),
-    #[error("the thread that draws the page failed: {0}")]
+    #[error("the thread that draws the page failed")]
     Thread(#[from] tokio::task::JoinError),
-    #[error("the page could not be written: {0}")]
+    #[error("the page could not be written")]
     Json(#[from] serde_json::Error),
 }
 
@@ -224,7 +225,10 @@ impl Web {
             Route::Script => Ok(asset("text/javascript; charset=utf-8", page::SCRIPT)),
             Route::Health => Ok(text_with(StatusCode::OK, "ok\n")),
         };
-        answer.unwrap_or_else(|error| text_with(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")))
+        answer.unwrap_or_else(|error| {
+            let text = format!("{}\n", ErrorText::new(error));
+            text_with(StatusCode::INTERNAL_SERVER_ERROR, text)
+        })
     }
 
     async fn page(&self, query: Option<&str>, headers: &HeaderMap) -> Result<Answer, DrawError> {

@@ -9,14 +9,15 @@ use std::{
     path::PathBuf,
 };
 
+use profile::error::ErrorText;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
     addresses,
     certificates::{self, Credential},
-    helper::{self, CONTROL, HEAD_BYTES, Helper, framed, parsed},
     nats::{Connection, NatsError, Server},
+    subprocess::{self, CONTROL, HEAD_BYTES, Subprocess, framed, parsed},
     ticket::Ticket,
 };
 use crate::{
@@ -41,29 +42,29 @@ pub(crate) enum CarrierOrder {
 }
 
 /// Starts the carrier; returns once messages can travel. The tickets are the further ones.
-pub(crate) fn start_carrier(order: &CarrierOrder) -> Result<(Helper, Vec<Ticket>), Failure> {
-    let mut command = Helper::command("carrier");
+pub(crate) fn start_carrier(order: &CarrierOrder) -> Result<(Subprocess, Vec<Ticket>), Failure> {
+    let mut command = Subprocess::command("carrier");
     // No certificates but our own count: those of the system need not be read.
     command
         .env("SSL_CERT_FILE", "/dev/null")
         .env_remove("SSL_CERT_DIR");
-    Helper::start(command, order)
+    Subprocess::start(command, order)
 }
 
 /// The main function of the carrier's process, with the session's socket as standard input. It reports to the session why
 /// it cannot begin.
 pub(crate) fn serve_carrier() -> Result<(), Failure> {
-    let (mut stream, order): (UnixStream, CarrierOrder) = helper::order()?;
+    let (mut stream, order): (UnixStream, CarrierOrder) = subprocess::order()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Failure::no)?;
+        .map_err(Failure::failed)?;
     match runtime.block_on(Open::begin(order)) {
         Ok((open, further)) => {
-            helper::answer(&mut stream, &Ok(further))?;
-            runtime.block_on(open.carry(stream)).map_err(Failure::no)
+            subprocess::answer(&mut stream, &Ok(further))?;
+            runtime.block_on(open.carry(stream)).map_err(Failure::failed)
         }
-        Err(error) => helper::answer::<Vec<Ticket>>(&mut stream, &Err(error.to_string())),
+        Err(error) => subprocess::answer::<Vec<Ticket>>(&mut stream, &Err(ErrorText::new(error).to_string())),
     }
 }
 
@@ -71,11 +72,11 @@ pub(crate) fn serve_carrier() -> Result<(), Failure> {
 enum BeginError {
     #[error(transparent)]
     Nats(#[from] NatsError),
-    #[error("the certificates of the session could not be made: {0}")]
+    #[error("the certificates of the session could not be made")]
     Certificates(#[from] rcgen::Error),
     #[error("--join-file {}: a file of this name is there already; remove it, or give another name", .0.display())]
     Exists(PathBuf),
-    #[error("--join-file {}: {source}", path.display())]
+    #[error("--join-file {}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Rights(#[from] rights::RightsError),

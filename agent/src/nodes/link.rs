@@ -1,4 +1,4 @@
-//! The session's end of the socket of a helper, in its event loop.
+//! The session's end of the socket of a subprocess, in its event loop.
 
 use std::{io, time::Duration};
 
@@ -6,15 +6,15 @@ use rustix::process::Pid;
 use session::nodes::StartEnd;
 use tokio::{io::Interest, net::UnixStream};
 
-use super::helper::{CONTROL, HEAD_BYTES, Helper, framed, parsed};
+use super::subprocess::{CONTROL, HEAD_BYTES, Subprocess, framed, parsed};
 
 /// Bytes that wait to be written; messages beyond are lost, which is said once. Reports are sent again.
 const OUTBOX_MAX: usize = 16 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-pub(crate) struct HelperLink {
-    /// What the helper does, for messages.
+pub(crate) struct SubprocessLink {
+    /// What the subprocess does, for messages.
     does: &'static str,
     stream: UnixStream,
     child: std::process::Child,
@@ -24,11 +24,11 @@ pub(crate) struct HelperLink {
     loss: Option<String>,
     /// That messages were lost was said.
     has_lost: bool,
-    /// The helper has ended.
+    /// The subprocess has ended.
     is_over: bool,
 }
 
-/// What a helper passes on.
+/// What a subprocess passes on.
 #[derive(Debug)]
 pub(crate) enum Carried {
     /// A message of this node.
@@ -39,14 +39,14 @@ pub(crate) enum Carried {
     Note(String),
 }
 
-impl HelperLink {
+impl SubprocessLink {
     /// Must be called inside the tokio runtime.
-    pub(crate) fn new(helper: Helper, does: &'static str) -> io::Result<HelperLink> {
-        helper.stream.set_nonblocking(true)?;
-        Ok(HelperLink {
+    pub(crate) fn new(subprocess: Subprocess, does: &'static str) -> io::Result<SubprocessLink> {
+        subprocess.stream.set_nonblocking(true)?;
+        Ok(SubprocessLink {
             does,
-            stream: UnixStream::from_std(helper.stream)?,
-            child: helper.child,
+            stream: UnixStream::from_std(subprocess.stream)?,
+            child: subprocess.child,
             inbox: Vec::new(),
             outbox: Vec::new(),
             loss: None,
@@ -128,7 +128,7 @@ impl HelperLink {
         })
     }
 
-    /// Reads what is there; false if the helper has ended.
+    /// Reads what is there; false if the subprocess has ended.
     fn read(&mut self) -> bool {
         let mut bytes = vec![0; READ_BYTES];
         match self.stream.try_read(&mut bytes) {

@@ -75,19 +75,19 @@ impl Ticket {
         let written_by = serde_json::from_str::<WrittenBy>(&text).map(|by| by.tuneagent);
         if let Some(other) = written_by.ok().filter(|version| version != own) {
             let other: String = other.chars().take(VERSION_MAX).collect();
-            return Err(Failure::not_there(format!(
+            return Err(Failure::invalid(format!(
                 "this is tuneagent {own}, and the session has {other}: install the same version on both machines"
             )));
         }
         let ticket = serde_json::from_str(&text).map_err(|error| {
-            Failure::not_there(format!(
+            Failure::invalid(format!(
                 "{} is no join file: {error}; `tuneagent attach … --join-file FILE` writes one",
                 file.display()
             ))
         })?;
         if !is_stdin {
             fs::remove_file(file)
-                .map_err(|error| Failure::no(format!("{} cannot be removed: {error}", file.display())))?;
+                .map_err(|error| Failure::failed(format!("{} cannot be removed: {error}", file.display())))?;
         }
         Ok(ticket)
     }

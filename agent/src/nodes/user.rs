@@ -35,7 +35,7 @@ impl StartUser {
         let above = table.lineage(std::process::id().cast_signed()).skip(1);
         let mut found = above.filter_map(|(pid, _)| StartUser::of(pid, caller));
         let unknown = || {
-            Failure::not_there(format!(
+            Failure::invalid(format!(
                 "agents on other machines are started as the user who called sudo, and no process of {} is above this one: start \
                  them by hand (--join-file), or run this as root without sudo",
                 tuner::user_name(caller)
@@ -101,7 +101,7 @@ pub(super) fn become_user(user: Option<&StartUser>) -> Result<(), BecomeError> {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BecomeError {
-    #[error("the rights of the user who typed the command could not be taken: {0}")]
+    #[error("the rights of the user who typed the command could not be taken")]
     User(#[from] io::Error),
     #[error(transparent)]
     Rights(#[from] RightsError),

@@ -71,13 +71,13 @@ pub(crate) fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, Rig
 pub(crate) enum RightsError {
     /// The filter was refused.
     #[error("the seccomp filter that takes the right to write away cannot be installed: {0}")]
-    Filter(#[from] seccompiler::Error),
+    Filter(seccompiler::Error),
     /// The filter cannot be built for this machine.
     #[error("the seccomp filter that takes the right to write away cannot be built for this CPU: {0}")]
-    Backend(#[from] seccompiler::BackendError),
+    Backend(seccompiler::BackendError),
     /// The kernel kept capabilities.
     #[error("the capabilities that are not needed could not be dropped: {0}")]
-    Capabilities(#[from] rustix::io::Errno),
+    Capabilities(rustix::io::Errno),
     /// No thread can be started.
     #[error(
         "no thread or process can be started here: {0}; look at pids.max of the control group and at ulimit -u"
@@ -89,4 +89,22 @@ pub(crate) enum RightsError {
          capabilities instead: {0}"
     )]
     SetUid(String),
+}
+
+impl From<seccompiler::Error> for RightsError {
+    fn from(error: seccompiler::Error) -> RightsError {
+        RightsError::Filter(error)
+    }
+}
+
+impl From<seccompiler::BackendError> for RightsError {
+    fn from(error: seccompiler::BackendError) -> RightsError {
+        RightsError::Backend(error)
+    }
+}
+
+impl From<rustix::io::Errno> for RightsError {
+    fn from(error: rustix::io::Errno) -> RightsError {
+        RightsError::Capabilities(error)
+    }
 }

@@ -126,7 +126,7 @@ impl RuleBook {
 
     fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
         let applying = sources::applying(&checked, apply)?;
-        let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
+        let engine = Engine::new(checked, Time(0)).map_err(Failure::invalid)?;
         let requests = engine
             .rules()
             .flat_map(|(id, rule, _)| probe_requests::requests(id, rule));
@@ -161,9 +161,9 @@ impl RuleBook {
 
     /// Records the results of a process's complete iterations and whether all of its time inside MPI was
     /// measured, if a recording is being made.
-    pub(crate) fn summarise(&mut self, slot: u32, iterations: (&Iterations, bool), now_ns: u64) {
+    pub(crate) fn summarise(&mut self, slot: u32, iterations: &Iterations, knows_mpi: bool, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
+            recorder.iterations(ProcessId(slot), Time(now_ns), iterations, knows_mpi);
         }
     }
 

@@ -58,7 +58,7 @@ impl RuleBook {
         for (_, rule, _) in self.engine.rules().filter(|(_, rule, _)| stays(rule)) {
             let name = rule.name();
             if self.named.iter().any(|named| named == name) {
-                return Err(Failure::not_there(format!("--apply={name}: {}", why_not(rule))));
+                return Err(Failure::invalid(format!("--apply={name}: {}", why_not(rule))));
             }
             if self.applying.iter().any(|applying| applying == name) {
                 advising.push((name.to_owned(), format!("{name} only advises: {}", why_not(rule))));

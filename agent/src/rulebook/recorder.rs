@@ -74,7 +74,6 @@ pub(crate) struct RecordingIncomplete {
     name: String,
     lacks: u64,
     /// None where only records that were too large are left out.
-    #[source]
     stop: Option<Stop>,
 }
 
@@ -109,7 +108,7 @@ impl Recorder {
             notes: notes.map(|(name, text)| (name.to_owned(), text)).collect(),
         };
         let writer = RecordingWriter::new(&header)
-            .map_err(|error| Failure::not_there(format!("{name} cannot be written")).caused_by(&error))?;
+            .map_err(|error| Failure::invalid(format!("{name} cannot be written")).caused_by(&error))?;
         let file = File::create(name).map_err(|error| cannot_be_written(name, &error))?;
         Ok(Recorder {
             writer: Some(writer),
@@ -197,7 +196,8 @@ impl Recorder {
         &mut self,
         process: ProcessId,
         time: Time,
-        (iterations, knows_mpi): (&Iterations, bool),
+        iterations: &Iterations,
+        knows_mpi: bool,
     ) {
         let overall = iterations.overall();
         self.put(&Record::Iterations {

@@ -59,7 +59,7 @@ struct Functions {
 /// A recording cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: {1}")]
-pub(crate) struct Unreadable(String, #[source] ReadError);
+pub(crate) struct Unreadable(String, ReadError);
 
 /// Why a replay is not complete.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -99,7 +99,7 @@ fn all_used(
                 "--param" => known_parameters(loaded, name),
                 _ => String::new(),
             };
-            return Err(Failure::not_there(format!(
+            return Err(Failure::invalid(format!(
                 "{flag} {name}: no loaded rule uses the {what} {name}{known}"
             )));
         }
@@ -136,7 +136,7 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
             None => Ok(named.to_vec()),
             Some(unknown) => {
                 let near = suggestion(loaded.iter().cloned(), unknown);
-                Err(Failure::not_there(format!(
+                Err(Failure::invalid(format!(
                     "--apply={unknown}: no such rule is loaded{near} (a rule of your own is loaded with --rules FILE; loaded are: {})",
                     loaded.join(", ")
                 )))
@@ -165,7 +165,7 @@ pub(crate) fn given(path: &str, settings: Settings<'_>) -> Result<RuleSource, Fa
             "{path}: one rule is added at a time, and there are {}",
             found.len()
         );
-        return Err(Failure::not_there(message));
+        return Err(Failure::invalid(message));
     };
     let mut source = source.clone();
     source.uses = Some(used_by(&source));
@@ -208,7 +208,7 @@ fn check<'a>(
 ) -> Result<CheckedRule, Failure> {
     let refuse = |wrong: Vec<rules::Diagnostic>| {
         let text = diagnostics::render(&source.name, &source.text, &wrong);
-        Failure::not_there(format!("{NOT_STARTED}\n{text}"))
+        Failure::invalid(format!("{NOT_STARTED}\n{text}"))
     };
     let library = |name: &str| match &source.uses {
         Some(known) => known.get(name).cloned(),
@@ -236,7 +236,7 @@ fn check<'a>(
                 .iter()
                 .map(|(name, value)| format!("--param {name}={value}"));
             let text = diagnostics::render(&source.name, &source.text, &wrong);
-            Failure::not_there(format!(
+            Failure::invalid(format!(
                 "nothing was started: {} does not fit the rule {}. It is for every loaded rule with a parameter \
                  of this name; `--rules none RULE` loads one rule only\n{text}",
                 typed.collect::<Vec<_>>().join(" "),
@@ -305,7 +305,7 @@ fn sources(paths: &[String]) -> Result<Vec<RuleText>, Failure> {
         }
         for file in files(Path::new(path))? {
             let text = fs::read_to_string(&file).map_err(|error| {
-                Failure::not_there(format!("{} cannot be read", file.display())).caused_by(&error)
+                Failure::invalid(format!("{} cannot be read", file.display())).caused_by(&error)
             })?;
             let name = file.display().to_string();
             if Bindings::is_bindings(&text) {
@@ -356,7 +356,7 @@ fn instance_of(path: &str) -> (&str, Option<String>) {
 fn bind(sources: &mut Vec<RuleText>, name: &str, text: &str) -> Result<(), Failure> {
     let refuse = |wrong: Vec<rules::Diagnostic>| {
         let text = diagnostics::render(name, text, &wrong);
-        Failure::not_there(format!("{NOT_STARTED}\n{text}"))
+        Failure::invalid(format!("{NOT_STARTED}\n{text}"))
     };
     let bindings = Bindings::parse(text).map_err(refuse)?;
     let is_for =
@@ -364,7 +364,7 @@ fn bind(sources: &mut Vec<RuleText>, name: &str, text: &str) -> Result<(), Failu
     if !sources.iter().any(is_for) {
         let Some(shipped) = shipped(&bindings.rule) else {
             let message = format!("{name} is for the rule {}, which is not loaded", bindings.rule);
-            return Err(Failure::not_there(message));
+            return Err(Failure::invalid(message));
         };
         sources.push(shipped);
     }
@@ -381,7 +381,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let Ok(entries) = fs::read_dir(path) else {
         let typed = path.to_string_lossy();
         let near = suggestion(rules::shipped().map(|(name, _)| name.to_owned()), &typed);
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "{typed}: no such file or folder, and no built-in rule of this name{near} (all of them: tuneagent rule list)"
         )));
     };
@@ -396,7 +396,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         .collect();
     files.sort();
     if files.is_empty() {
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "{}: no *.yaml file in this folder",
             path.display()
         )));

@@ -3,13 +3,13 @@
 //! the programs (docs/decisions/0020).
 //!
 //! `access` decides about a process, `served` handles a session, `serve` accepts them, `audit` logs them,
-//! `manager` reports to systemd.
+//! `systemd` reports the state to systemd.
 
 mod access;
 mod audit;
-mod manager;
 mod serve;
 mod served;
+mod systemd;
 
 use std::path::Path;
 

@@ -29,8 +29,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     audit::{AuditEntry, AuditEvent, AuditLog},
-    manager::Manager,
     served,
+    systemd::Notifier,
 };
 use crate::{exit::Failure, readable::Readable, rights};
 
@@ -70,7 +70,7 @@ pub(super) struct NodeService {
     sessions: AtomicU64,
     refusals: AtomicU64,
     log: AuditLog,
-    manager: Manager,
+    notifier: Notifier,
 }
 
 impl NodeService {
@@ -155,7 +155,7 @@ impl NodeService {
             self.refusals.load(Ordering::Relaxed),
         );
         let lost = self.log.lost();
-        self.manager.report(&format!(
+        self.notifier.report(&format!(
             "{lines}STATUS={open} connections of {users} users; {sessions} sessions since the start, {refusals} refusals, {lost} log entries lost\n"
         ));
     }
@@ -164,9 +164,9 @@ impl NodeService {
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn serve(options: ServiceOptions) -> Result<(), Failure> {
     let policy = (options.read_policy)(&options.policy)?;
-    let cannot = |error: io::Error| Failure::no(format!("the service cannot start: {error}"));
+    let cannot = |error: io::Error| Failure::failed(format!("the service cannot start: {error}"));
     let listener = listen_at(&options.socket).map_err(|error| {
-        Failure::no(format!(
+        Failure::failed(format!(
             "the service cannot listen at {}: {error}",
             options.socket.display()
         ))
@@ -174,10 +174,10 @@ pub(crate) fn serve(options: ServiceOptions) -> Result<(), Failure> {
     rights::only_serve_probes().map_err(Failure::not_permitted)?;
     // Shows at once what the kernel lacks.
     ServedPrograms::load(&LoadOptions::ONE_PROBE, geteuid().as_raw())
-        .map_err(|error| Failure::not_permitted(format!("the service cannot probe: {error}")))?;
+        .map_err(|error| Failure::not_permitted("the service cannot probe").caused_by(&error))?;
     let node = Arc::new(NodeService {
         log: AuditLog::new(options.journal.clone(), options.syslog.clone()).map_err(cannot)?,
-        manager: Manager::of_environment().map_err(cannot)?,
+        notifier: Notifier::of_environment().map_err(cannot)?,
         policy: RwLock::new(policy),
         connections: Mutex::default(),
         sessions: AtomicU64::new(0),

@@ -12,6 +12,7 @@ use probe::kernel::{
     CallMoment, LoadOptions, MESSAGE_BYTES_MAX, ProbeSite, ServedPrograms, ServiceRefusal, ServiceReply,
     ServiceRequest, protocol, receive, send, served_namespace,
 };
+use profile::error::ErrorText;
 use rules::policy::NodePolicy;
 use rustix::{
     fs::{FileType, OFlags, fcntl_getfl, fstat, fstatfs},
@@ -241,8 +242,12 @@ impl ServedSession<'_> {
         if !options.is_in_range() {
             return Err(refused("a size of the session is out of range"));
         }
-        let (programs, maps) = ServedPrograms::load(&options, self.client.uid)
-            .map_err(|error| refused(format!("the kernel side cannot be loaded: {error}")))?;
+        let (programs, maps) = ServedPrograms::load(&options, self.client.uid).map_err(|error| {
+            refused(format!(
+                "the kernel side cannot be loaded: {}",
+                ErrorText::new(error)
+            ))
+        })?;
         let answer = ServiceReply::Done {
             reports_waits: programs.reports_waits,
             namespace: served_namespace(),

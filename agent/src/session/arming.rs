@@ -133,14 +133,14 @@ fn of_other_users(left_out: usize, is_lent: bool) -> Option<String> {
 
 fn nothing_to_probe(probes: &Probes, why: &str) -> Failure {
     let missing = probes.missing().join("\n");
-    Failure::not_there(format!("{missing}\nnothing was attached: {why}").trim_start())
+    Failure::invalid(format!("{missing}\nnothing was attached: {why}").trim_start())
 }
 
 fn arm_failure(error: ArmError) -> Failure {
     match error {
         ArmError::Kernel(error) => kernel_failure(error),
         error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. } | ArmError::NoMore(_)) => {
-            Failure::not_there("nothing was attached").caused_by(&error)
+            Failure::invalid("nothing was attached").caused_by(&error)
         }
     }
 }

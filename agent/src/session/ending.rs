@@ -63,8 +63,8 @@ impl Session {
         self.screen.end_page(last.snapshot).await;
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),
-            Ok(false) => Ok(Code::No),
-            Err(errors) => Err(Failure::no(errors)),
+            Ok(false) => Ok(Code::Failed),
+            Err(errors) => Err(Failure::failed(errors)),
         }
     }
 

@@ -87,7 +87,7 @@ impl Session {
         mut options: Options,
     ) -> Result<Session, Failure> {
         let progress = ProgressReader::of(&options, &job, &rules)?;
-        let progress = (progress, options.contract.take());
+        let contract = options.contract.take();
         let requests = Requests::new(&rules, &options, &job);
         let (own, regions) = (requests.own.clone(), requests.regions.clone());
         let began = monotonic_ns();
@@ -104,9 +104,9 @@ impl Session {
         let log = outputs.take_log();
         let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.error);
         let mut session = Session {
-            screen: Screen::new((&options, is_beside), outputs, target.is_of_command(), Time(now)),
+            screen: Screen::new(&options, is_beside, outputs, target.is_of_command(), Time(now)),
             parts: Parts::new(setup, log, check),
-            measuring: Measuring::new(probes, own, hits, budget, (progress, profile)),
+            measuring: Measuring::new(probes, own, hits, budget, progress, contract, profile),
             actuation: Actuation::new(&options),
             options,
             start,
@@ -155,7 +155,7 @@ impl Session {
         self.measuring.probes.close_by(closer);
         self.liveness.real_time = real_time;
         let stream = actuator.as_ref().map(Actuator::stream);
-        let stream = stream.transpose().map_err(Failure::no)?;
+        let stream = stream.transpose().map_err(Failure::failed)?;
         watchdog::start(&self.liveness.progress, stream, give_back_terminal);
         self.measuring.system.actuator = actuator.as_ref().map(Actuator::pid);
         self.actuation.queue = actuator.map(ActuatorQueue::new);
@@ -168,7 +168,7 @@ impl Session {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(Failure::no)?;
+            .map_err(Failure::failed)?;
         runtime.block_on(self.watch(peers))
     }
 }

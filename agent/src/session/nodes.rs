@@ -10,7 +10,7 @@ use session::nodes::{Coordinator, CoordinatorEffect, NodeAgent, NodeEffect, Star
 use super::{measuring::Context, screen::Screen, target::WatchedJob};
 use crate::{
     control::Control,
-    nodes::{Carried, Helper, HelperLink, StartRequest},
+    nodes::{Carried, StartRequest, Subprocess, SubprocessLink},
     rulebook::{Act, RuleBook},
 };
 
@@ -19,8 +19,8 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// How long the end waits until the carrier has sent the last messages.
 const CARRIED_WAIT: Duration = Duration::from_secs(2);
 
-/// Why a session ends whose standard input was that of the coordinator's starter.
-pub(super) const STARTER_ENDED: &str = "the session that started this one has ended";
+/// Why a session ends whose standard input was that of the coordinator's node starter.
+pub(super) const NODE_STARTER_ENDED: &str = "the session that started this one has ended";
 
 /// What a session is in a job on several machines.
 pub(crate) enum NodeRole {
@@ -31,9 +31,9 @@ pub(crate) enum NodeRole {
 /// A session's part in a job on several machines, before its loop runs.
 pub(crate) struct NodeSetup {
     pub(crate) role: NodeRole,
-    pub(crate) carrier: Helper,
+    pub(crate) carrier: Subprocess,
     /// Starts agents on other machines.
-    pub(crate) starter: Option<Helper>,
+    pub(crate) node_starter: Option<Subprocess>,
     /// The session ends when its standard input does.
     pub(crate) ends_with_input: bool,
 }
@@ -44,8 +44,8 @@ pub(crate) type Peers = (Option<Control>, Option<NodeSetup>);
 /// The role, and the way to the other machines.
 pub(super) struct Nodes {
     role: NodeRole,
-    link: HelperLink,
-    starter: Option<HelperLink>,
+    link: SubprocessLink,
+    node_starter: Option<SubprocessLink>,
     pub(super) ends_with_input: bool,
     /// A node has joined, and its job was not shown yet.
     has_joined: bool,
@@ -54,13 +54,13 @@ pub(super) struct Nodes {
 impl Nodes {
     /// Must be called inside the tokio runtime.
     pub(super) fn new(setup: NodeSetup) -> std::io::Result<Nodes> {
-        let starter = setup
-            .starter
-            .map(|starter| HelperLink::new(starter, "starts agents on other machines"));
+        let node_starter = setup
+            .node_starter
+            .map(|node_starter| SubprocessLink::new(node_starter, "starts agents on other machines"));
         Ok(Nodes {
             role: setup.role,
-            link: HelperLink::new(setup.carrier, "carries messages between nodes")?,
-            starter: starter.transpose()?,
+            link: SubprocessLink::new(setup.carrier, "carries messages between nodes")?,
+            node_starter: node_starter.transpose()?,
             ends_with_input: setup.ends_with_input,
             has_joined: false,
         })
@@ -120,8 +120,8 @@ impl Nodes {
     }
 
     fn request(&mut self, node: u32, request: StartRequest) {
-        if let Some(starter) = &mut self.starter {
-            starter.send(node, &request.encode());
+        if let Some(node_starter) = &mut self.node_starter {
+            node_starter.send(node, &request.encode());
         }
     }
 
@@ -180,21 +180,21 @@ pub(super) async fn next_carried(nodes: &mut Option<Nodes>) -> Carried {
     match nodes {
         Some(nodes) => tokio::select! {
             carried = nodes.link.next() => carried,
-            carried = next_of_starter(&mut nodes.starter) => carried,
+            carried = next_of_node_starter(&mut nodes.node_starter) => carried,
         },
         None => std::future::pending().await,
     }
 }
 
-/// What the starter passes on next; never completes where there is none.
-async fn next_of_starter(starter: &mut Option<HelperLink>) -> Carried {
-    let Some(starter) = starter else {
+/// What the node starter passes on next; never completes where there is none.
+async fn next_of_node_starter(node_starter: &mut Option<SubprocessLink>) -> Carried {
+    let Some(node_starter) = node_starter else {
         return std::future::pending().await;
     };
-    match starter.next().await {
+    match node_starter.next().await {
         Carried::Message(node, message) => match serde_json::from_slice::<StartEnd>(&message) {
             Ok(end) => Carried::StartEnded(node, end),
-            Err(error) => Carried::Note(format!("a message of the starter is broken: {error}")),
+            Err(error) => Carried::Note(format!("a message of the node starter is broken: {error}")),
         },
         other => other,
     }
@@ -250,7 +250,7 @@ pub(super) async fn end(
     let Some(nodes) = &mut target.nodes else { return };
     let coordinator = match &mut nodes.role {
         NodeRole::Coordinator(coordinator) => coordinator,
-        NodeRole::Node(node) if reason == STARTER_ENDED => return node.orphan(),
+        NodeRole::Node(node) if reason == NODE_STARTER_ENDED => return node.orphan(),
         NodeRole::Node(_) => return,
     };
     let effects = coordinator.end(reason, monotonic_ns());
@@ -272,10 +272,10 @@ pub(super) async fn finish(
     if matches!(nodes.role, NodeRole::Node(_)) {
         nodes.settle((rules, screen)).await;
     }
-    // What the starter has started ends by itself now.
+    // What the node starter has started ends by itself now.
     let started = async {
-        if let Some(starter) = nodes.starter {
-            starter.finish(CARRIED_WAIT).await;
+        if let Some(node_starter) = nodes.node_starter {
+            node_starter.finish(CARRIED_WAIT).await;
         }
     };
     tokio::join!(nodes.link.finish(CARRIED_WAIT), started);

@@ -39,15 +39,15 @@ pub(crate) struct Exports {
 /// Why an output is not complete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    #[error("{name} could not be written: {source}")]
-    File { name: String, source: io::Error },
+    #[error("{name} could not be written: {error}")]
+    File { name: String, error: io::Error },
     #[error(
         "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
     )]
     LineReports { name: String, dropped: u64 },
     #[error("standard output could not be written: {0}")]
     Stdout(io::Error),
-    #[error("there is no page: {0}")]
+    #[error("there is no page")]
     Page(#[from] page::PageError),
     /// Several, each on its line.
     #[error("{}", .0.iter().map(|error| ErrorText::of(error).to_string()).collect::<Vec<_>>().join("\n"))]
@@ -127,12 +127,12 @@ impl Outputs {
                 Ok(file) => Ok(LogFile::new(name, move |text| file.complete(text))),
                 Err(error) => Err(cannot_be_written(&name, &error)),
             });
-        let bind = |what, address: Option<SocketAddr>| {
-            let bound = address.map(|address| http::bind(what, address));
-            bound.transpose().map_err(Failure::not_there)
+        let bind = |what, flag, address: Option<SocketAddr>| {
+            let bound = address.map(|address| http::bind(what, flag, address));
+            bound.transpose().map_err(Failure::invalid)
         };
-        let metrics = bind(("/metrics", "--metrics"), addresses.metrics)?;
-        let web = bind(("the page", "--web"), addresses.web)?.map(|listener| PageAddress {
+        let metrics = bind("/metrics", "--metrics", addresses.metrics)?;
+        let web = bind("the page", "--web", addresses.web)?.map(|listener| PageAddress {
             listener,
             names: addresses.web_names,
         });
@@ -196,7 +196,7 @@ impl Outputs {
         };
         let (view, result) = trace.finish(ending);
         let name = view.file.clone();
-        let result = result.map_err(|source| OutputError::File { name, source });
+        let result = result.map_err(|error| OutputError::File { name, error });
         (Some(view), result)
     }
 
@@ -249,7 +249,7 @@ impl OutputFile {
             }
             OutputFile::File(file, name) => file
                 .complete(text.as_bytes())
-                .map_err(|source| OutputError::File { name, source }),
+                .map_err(|error| OutputError::File { name, error }),
         }
     }
 }

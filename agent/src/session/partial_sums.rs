@@ -31,7 +31,7 @@ impl PartialSums {
         let numbers: Vec<u16> = probes.partial_sums().collect();
         let (list, events) = (probes.list(), &mut self.events);
         let hear = |partial_sum: abi::SumCell| {
-            events.added_up += partial_sum.count;
+            events.aggregated += partial_sum.count;
             if let Some(probe) = list.get(partial_sum.probe as usize) {
                 rules.observe_partial_sum(&partial_sum, probe);
             }
@@ -45,7 +45,7 @@ impl PartialSums {
         let Some(more) = self.partial_sums.hand_over(partial_sum) else {
             return;
         };
-        self.events.added_up += more.count;
+        self.events.aggregated += more.count;
         if let Some(probe) = probes.list().get(partial_sum.probe as usize) {
             rules.observe_partial_sum(&more, probe);
         }

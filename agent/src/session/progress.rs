@@ -70,7 +70,7 @@ impl ProgressReader {
             },
             Some(ProgressSource::Variable { step, total }) if rules.has_metric(&step) => {
                 let StepCount::Number(total) = total else {
-                    return Err(Failure::not_there(format!(
+                    return Err(Failure::invalid(format!(
                         "--progress: {step} is a metric of a rule, so the number of steps must be a number: {step}/5000"
                     )));
                 };
@@ -188,7 +188,7 @@ fn check(step: &str, total: &StepCount, members: &[Member]) -> Result<(), Failur
     };
     let names = [Some(step), total.name()].into_iter().flatten();
     let unknown: Vec<String> = names.filter(|name| !is_known(name)).map(unknown).collect();
-    Err(Failure::not_there(format!(
+    Err(Failure::invalid(format!(
         "{} (all variables: tuneagent symbols PID --variables)",
         unknown.join("\n")
     )))

@@ -58,7 +58,8 @@ pub(super) struct Screen {
 impl Screen {
     /// If a command prints to the same terminal, numbers are shown only at its end.
     pub(super) fn new(
-        (options, has_command): (&Options, bool),
+        options: &Options,
+        has_command: bool,
         outputs: Outputs,
         is_beside: bool,
         now: Time,
@@ -112,7 +113,7 @@ impl Screen {
     /// Serves /metrics and the page, prints the greeting, and takes over the terminal. Must be called inside the
     /// tokio runtime.
     pub(super) fn begin(&mut self, views: &Views<'_>, now: Time) -> Result<Option<Keys>, Failure> {
-        let page = self.serve(views).map_err(Failure::no)?;
+        let page = self.serve(views).map_err(Failure::failed)?;
         self.greet(views, now);
         page.iter().for_each(|line| self.say(line));
         Ok(self.begin_live(views))

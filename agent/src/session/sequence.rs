@@ -335,8 +335,10 @@ fn is_distorted(process: &Metered, has_mpi: bool) -> bool {
 /// New call sites within language bindings are looked through from now on: calls from there are assigned to
 /// the callers of the bindings.
 pub(super) fn see_through_bindings(
-    (processes, members): (&mut [Metered], &[Member]),
-    (kernel, images): (&mut Kernel, &Images),
+    processes: &mut [Metered],
+    members: &[Member],
+    kernel: &mut Kernel,
+    images: &Images,
 ) -> Result<(), KernelError> {
     for (process, member) in processes.iter_mut().zip(members) {
         let new = process.sequence.take_new_sites();
@@ -363,8 +365,10 @@ pub(super) fn see_through_bindings(
 /// the loop that is shown, too.
 pub(super) fn name_call_sites(
     namer: &mut Namer,
-    (processes, members): (&[Metered], &[Member]),
-    (probes, images): (&[Probe], &Images),
+    processes: &[Metered],
+    members: &[Member],
+    probes: &[Probe],
+    images: &Images,
     view: &mut SequenceView,
 ) {
     let mut sums: BTreeMap<(String, SourcePlace), PlaceSum> = BTreeMap::new();
@@ -382,7 +386,7 @@ pub(super) fn name_call_sites(
         let now = member.space_now(images);
         let modules = &now.as_ref().unwrap_or(&member.space).modules;
         if let (true, Some(iteration)) = (shown_loop == Some(process.slot), &mut view.iteration) {
-            iteration.begins_at = loop_begin(namer, process, (probes, modules));
+            iteration.begins_at = loop_begin(namer, process, probes, modules);
         }
         let places = namer.places(modules, &addresses);
         for ((site, totals), place) in sites.into_iter().zip(places) {
@@ -413,7 +417,8 @@ pub(super) fn name_call_sites(
 fn loop_begin(
     namer: &mut Namer,
     process: &Metered,
-    (probes, modules): (&[Probe], &[Module]),
+    probes: &[Probe],
+    modules: &[Module],
 ) -> Option<LoopBegin> {
     let site = process.sequence.iterations()?.begins_at()?;
     let address = Address(site.address);

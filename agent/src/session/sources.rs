@@ -25,7 +25,7 @@ use super::{
     intake::Expected,
     measuring::Measuring,
     members,
-    nodes::{Nodes, STARTER_ENDED, next_carried},
+    nodes::{NODE_STARTER_ENDED, Nodes, next_carried},
     screen::next_input,
     signals::Signals,
     target::WatchedJob,
@@ -146,8 +146,10 @@ impl Sources {
     pub(super) fn new(
         target: &WatchedJob,
         measuring: &Measuring,
-        (ends, actuator): (mpsc::Receiver<ProcessEnd>, Option<&ActuatorQueue>),
-        (duration, series): (Option<Duration>, Option<Duration>),
+        ends: mpsc::Receiver<ProcessEnd>,
+        actuator: Option<&ActuatorQueue>,
+        duration: Option<Duration>,
+        series: Option<Duration>,
     ) -> io::Result<Sources> {
         let signals = Signals::new(target.started.is_some())?;
         let waited = |descriptor: Option<BorrowedFd<'_>>| {
@@ -159,11 +161,11 @@ impl Sources {
         let (requesting, requested) = mpsc::channel::<PendingRequest>(REQUESTS_MAX);
         let stdin = io::stdin();
         let is_started_by_session = target.nodes.as_ref().is_some_and(|nodes| nodes.ends_with_input);
-        // The parent process holds the other end open as long as the command runs, and the starter as long as the
+        // The parent process holds the other end open as long as the command runs, and the node starter as long as the
         // coordinator's session does.
         let over = match target.family_events.is_some() {
             true => Some("the command has ended"),
-            false => is_started_by_session.then_some(STARTER_ENDED),
+            false => is_started_by_session.then_some(NODE_STARTER_ENDED),
         };
         Ok(Sources {
             signals,
@@ -201,7 +203,8 @@ impl Sources {
     pub(super) async fn next(
         &mut self,
         due: Due,
-        (queue, nodes): (&mut Option<ActuatorQueue>, &mut Option<Nodes>),
+        queue: &mut Option<ActuatorQueue>,
+        nodes: &mut Option<Nodes>,
     ) -> Wake {
         let [turn, calls, hits] = [due.turn_ns, due.calls_ns, due.hits_ns].map(|ns| ns.map(instant));
         tokio::select! {

@@ -81,11 +81,10 @@ impl Liveness {
 pub(super) fn kernel_failure(error: KernelError) -> Failure {
     match error {
         KernelError::Permission(_) => Failure::not_permitted(error),
-        KernelError::Verifier { .. } => Failure::not_there(format!(
+        KernelError::Verifier { .. } => Failure::invalid(format!(
             "{error}\nwhat works on this machine: tuneagent doctor; all that the verifier says: TUNEAGENT_LOG=debug"
-        ))
-        .caused_by(&error),
-        other => Failure::not_there(other),
+        )),
+        other => Failure::invalid(other),
     }
 }
 

@@ -319,8 +319,10 @@ impl<'a> Views<'a> {
         }
         sequence::name_call_sites(
             namer,
-            (&self.measuring.profile.processes, &self.target.job.members),
-            (self.measuring.probes.list(), self.target.discovery.images()),
+            &self.measuring.profile.processes,
+            &self.target.job.members,
+            self.measuring.probes.list(),
+            self.target.discovery.images(),
             view,
         );
     }

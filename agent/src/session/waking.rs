@@ -27,11 +27,12 @@ use crate::{
 
 impl Session {
     pub(super) async fn watch(mut self, (mut control, nodes): Peers) -> CommandResult {
-        self.target.nodes = nodes.map(Nodes::new).transpose().map_err(Failure::no)?;
+        self.target.nodes = nodes.map(Nodes::new).transpose().map_err(Failure::failed)?;
         let ended = self.target.watch_ends(&self.measuring.profile.processes);
-        let times = (self.options.duration, self.screen.series_period());
-        let ends = (ended, self.actuation.queue.as_ref());
-        let mut sources = Sources::new(&self.target, &self.measuring, ends, times).map_err(Failure::no)?;
+        let (queue, period) = (self.actuation.queue.as_ref(), self.screen.series_period());
+        let duration = self.options.duration;
+        let sources = Sources::new(&self.target, &self.measuring, ended, queue, duration, period);
+        let mut sources = sources.map_err(Failure::failed)?;
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
             sources.serve(listener);
         }
@@ -39,8 +40,8 @@ impl Session {
         sources.keys = screen.begin(&views, Time(monotonic_ns()))?;
         loop {
             let due = self.measuring.due(self.polls(), self.actuation.predicts());
-            let from = (&mut self.actuation.queue, &mut self.target.nodes);
-            let wake = sources.next(due, from).await;
+            let (queue, nodes) = (&mut self.actuation.queue, &mut self.target.nodes);
+            let wake = sources.next(due, queue, nodes).await;
             self.liveness.begin(wake.step(), monotonic_ns());
             let was_tick = matches!(wake, Wake::Tick);
             self.wake(wake).map_err(kernel_failure)?;
@@ -53,7 +54,7 @@ impl Session {
                 // A rule that was added may have the shortest window, or a process runs again.
                 false => sources.ticks.next_within(tick),
             };
-            next.map_err(Failure::no)?;
+            next.map_err(Failure::failed)?;
             self.liveness.begin(LoopStep::Waiting, monotonic_ns());
         }
     }

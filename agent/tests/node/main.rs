@@ -275,7 +275,8 @@ fn limits_and_the_policy_refuse_with_numbers_and_names_and_a_wrong_policy_change
         let error = Kernel::load_by(node.wait_for_place(), sizes)
             .map(drop)
             .unwrap_err();
-        assert!(error.to_string().contains("1 to 50 functions, not 51"), "{error}");
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert!(why.contains("1 to 50 functions, not 51"), "{why}");
     });
     // A session that may change something is refused in one line; watching goes on without probes.
     let (code, text) = finish(&mut node.command(&ana, &["attach", &pid, "--apply"]))?;

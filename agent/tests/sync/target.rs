@@ -1,4 +1,4 @@
-//! The program that is changed, the actuator, and shared helpers.
+//! The program that is changed, the actuator, and what is read of both.
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},

@@ -58,7 +58,7 @@ impl Data {
         }
     }
 
-    fn captured(&mut self, capture: &rules::PlannedCapture, window: u64) -> Result<rules::Scalar, rules::WhyMissing> {
+    fn captured(&mut self, capture: &rules::PlannedCapture, window: u64) -> Result<rules::Scalar, rules::WhyUnknown> {
         if self.below(16, 1) == 0 {
             return Err("not resident".to_string());
         }

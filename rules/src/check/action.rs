@@ -62,7 +62,7 @@ impl Checked {
 
     /// An action with one computed value.
     fn computed(action: Action, value: Typed) -> Checked {
-        let of = Some(Type::single(value.of.kind));
+        let of = Some(Type::single(value.type_of.kind));
         let formulas = vec![Formula { place: 0, value }];
         Checked { action, formulas, of }
     }
@@ -255,7 +255,7 @@ impl Checker<'_> {
         if let Some(why) = stated.flatten().and_then(|of| constant_mismatch(&value, of)) {
             return self.refuse("E0165", value.span, why.to_string());
         }
-        let is_boolean = value.of.kind == Kind::Boolean;
+        let is_boolean = value.type_of.kind == Kind::Boolean;
         let set = Set {
             variable: variable?.as_path(),
             value_type: stated?.or(is_boolean.then_some(ValueType::Bool)),
@@ -376,7 +376,6 @@ impl Checker<'_> {
     /// Checks that a formula over the original value, which is evaluated at each call, uses only operations
     /// of trampolines.
     fn can_be_compiled(&mut self, value: &Typed) -> Option<()> {
-        use crate::function::ScalarFunction::{Clamp, Max, Min};
         use crate::lang::ast::Operator::{Add, Divide, Multiply, Subtract};
         let mut passed = false;
         value.visit(&mut |term| passed |= matches!(term, Term::Original));
@@ -386,7 +385,7 @@ impl Checker<'_> {
         let can = match &value.term {
             Term::Original | Term::Negate(_) => true,
             Term::Arithmetic(operator, ..) => matches!(operator, Add | Subtract | Multiply | Divide),
-            Term::Apply(function, _) => matches!(function, Min | Max | Clamp),
+            Term::Apply(function, _) => function.scalar().is_some_and(|scalar| scalar.compiled.is_some()),
             _ => false,
         };
         if can {
@@ -430,7 +429,7 @@ impl Checker<'_> {
         let mut infer = self.in_window(home);
         infer.original = of_argument;
         let typed = infer.infer(expr)?;
-        match typed.of.kind {
+        match typed.type_of.kind {
             Kind::Boolean | Kind::Number(Dimension::NONE) => Some(typed),
             Kind::Number(Dimension::BYTES) if of_argument => Some(typed),
             Kind::Number(dimension) => {
@@ -450,7 +449,7 @@ impl Checker<'_> {
         let mut infer = self.in_window(home);
         infer.proposed = Some(of);
         let typed = infer.infer_boolean(expr)?;
-        if typed.of.table.is_some() {
+        if typed.type_of.table.is_some() {
             let message = "one condition is needed here, this has several";
             return self.report(Diagnostic::error("E0143", message).at(typed.span, "a table"));
         }

@@ -31,12 +31,12 @@ impl Infer<'_> {
         }
         let argument = self.plain(argument)?;
         self.spend(metric.cost, span)?;
-        if argument.of.table.is_some() {
+        if argument.type_of.table.is_some() {
             let message = "a metric is called with a single value, this is a table";
             return self.refuse("E0143", argument.span, message);
         }
         Some(Typed::new(
-            metric.of,
+            metric.type_of,
             span,
             Term::Call {
                 metric: metric.index,
@@ -48,10 +48,10 @@ impl Infer<'_> {
 
     fn plain(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.infer(expr)?;
-        if typed.of.kind == Type::PLAIN.kind {
+        if typed.type_of.kind == Type::PLAIN.kind {
             return Some(typed);
         }
-        let message = format!("a plain number is needed here, this is {}", typed.of.what());
+        let message = format!("a plain number is needed here, this is {}", typed.type_of.what());
         self.refuse("E0141", typed.span, message)
     }
 
@@ -74,7 +74,7 @@ impl Infer<'_> {
         span: Span,
     ) -> Option<Typed> {
         let (from, to) = (self.plain(from)?, self.plain(to)?);
-        if let Some(table) = [&from, &to].into_iter().find(|end| end.of.table.is_some()) {
+        if let Some(table) = [&from, &to].into_iter().find(|end| end.type_of.table.is_some()) {
             let message = "a range goes from number to number, this is a table";
             return self.refuse("E0143", table.span, message);
         }
@@ -87,17 +87,17 @@ impl Infer<'_> {
         let depth = self.variables.len();
         let before = self.cost;
         self.variables.push(name.to_string());
-        let of = self.infer(of);
+        let typed = self.infer(of);
         self.variables.pop();
         let once = self.cost - before;
         self.spend(once.saturating_mul(numbers(&from, &to)), span)?;
-        let of = of?;
-        if of.of.table.is_some() {
+        let typed = typed?;
+        if typed.type_of.table.is_some() {
             let message = "for each number there is one value, this is a table";
-            return self.refuse("E0143", of.span, message);
+            return self.refuse("E0143", typed.span, message);
         }
-        let result = of.of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
-        let (of, from, to) = (Box::new(of), Box::new(from), Box::new(to));
+        let result = typed.type_of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
+        let (of, from, to) = (Box::new(typed), Box::new(from), Box::new(to));
         Some(Typed::new(
             result,
             span,
@@ -128,32 +128,36 @@ impl Infer<'_> {
         {
             return self.earlier(of, back, span);
         }
-        let (of, key) = (self.infer(of), self.infer(key));
-        let (of, key) = (of?, key?);
-        let Some(rows) = of.of.table else {
+        let (typed, key) = (self.infer(of), self.infer(key));
+        let (typed, key) = (typed?, key?);
+        let Some(rows) = typed.type_of.table else {
             let message = "this is a single value and has no rows";
             return self.report(
-                Diagnostic::wrong("E0144", of.span, message).help("its value in the window before: `x[-1]`"),
+                Diagnostic::wrong("E0144", typed.span, message)
+                    .help("its value in the window before: `x[-1]`"),
             );
         };
         let kind = match rows {
             KeyKind::Process => Type::PLAIN.kind,
             KeyKind::Of(kind) => kind,
         };
-        if key.of.kind != kind {
+        if key.type_of.kind != kind {
             let wanted = match kind {
                 Kind::Number(_) if rows == KeyKind::Process => "a rank".to_string(),
                 kind => Type::single(kind).what(),
             };
-            let message = format!("the key of a row is {wanted}, this is {}", key.of.what());
+            let message = format!("the key of a row is {wanted}, this is {}", key.type_of.what());
             return self.refuse("E0140", key.span, message);
         }
-        if key.of.table.is_some() {
+        if key.type_of.table.is_some() {
             let message = "the key of a row is a single value, this is a table";
             return self.refuse("E0143", key.span, message);
         }
-        let result = Type { table: None, ..of.of };
-        let (of, key) = (Box::new(of), Box::new(key));
+        let result = Type {
+            table: None,
+            ..typed.type_of
+        };
+        let (of, key) = (Box::new(typed), Box::new(key));
         Some(Typed::new(result, span, Term::Row { of, key }))
     }
 }

@@ -65,7 +65,7 @@ impl Infer<'_> {
         let filter = self.infer_boolean(condition);
         self.call_is = outer;
         let filter = filter?;
-        if filter.of.table.is_some() {
+        if filter.type_of.table.is_some() {
             let message = "of each function called there is one condition, this is a table";
             return self.refuse("E0143", filter.span, message);
         }

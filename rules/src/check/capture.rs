@@ -84,7 +84,7 @@ impl Checker<'_> {
 
     fn add_capture(&mut self, probe: &mut CheckedProbe, field: &str, value: Option<Typed>) {
         if let Some(names) = self.names.probes.get_mut(&probe.name) {
-            let of = value.as_ref().map(|value| value.of);
+            let of = value.as_ref().map(|value| value.type_of);
             names.captures.push((field.to_string(), of));
         }
         if let Some(value) = value {

@@ -126,7 +126,7 @@ impl Infer<'_> {
         let typed = self.infer(expr);
         self.stream = outer;
         let typed = typed?;
-        if typed.of.table.is_none() {
+        if typed.type_of.table.is_none() {
             return Some(typed);
         }
         let message = "of each hit there is one value, this is a table";
@@ -157,11 +157,11 @@ impl Infer<'_> {
         };
         let second = optional(call.second, |expr| self.of_each(probe, expr))?;
         if let (Some(x), Reduction::Slope) = (&second, call.reduction) {
-            let dimension = result.dimension().over(x.of.dimension());
+            let dimension = result.dimension().over(x.type_of.dimension());
             result = Type::number(dimension.unwrap_or_default());
         }
-        if let Some(wrong) = second.iter().find(|x| !matches!(x.of.kind, Kind::Number(_))) {
-            let message = format!("a number is needed here, this is {}", wrong.of.what());
+        if let Some(wrong) = second.iter().find(|x| !matches!(x.type_of.kind, Kind::Number(_))) {
+            let message = format!("a number is needed here, this is {}", wrong.type_of.what());
             return self.refuse("E0140", wrong.span, message);
         }
         let filter = optional(call.filter, |expr| {
@@ -257,7 +257,7 @@ impl Infer<'_> {
                 ..
             })) => Some((Rowed::ByProcess, KeyKind::Process)),
             Some(Some(typed)) => {
-                let kind = KeyKind::Of(typed.of.kind);
+                let kind = KeyKind::Of(typed.type_of.kind);
                 Some((Rowed::By(typed), kind))
             }
             Some(None) => None,
@@ -280,18 +280,18 @@ impl Infer<'_> {
         let outer = self.stream.replace(probe);
         let part = self.part_of_hit(name, span);
         self.stream = outer;
-        let of = match part {
-            Some(Some(of)) => of,
+        let typed = match part {
+            Some(Some(typed)) => typed,
             Some(None) => return Some(None),
             None => return None,
         };
-        let result = of.of;
+        let result = typed.type_of;
         let fold = Fold {
             slot: NOWHERE,
             probe,
             range,
             reduction: Reduction::Only,
-            of: Some(of),
+            of: Some(typed),
             second: None,
             filter: None,
             by: None,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use super::calls::{CallMeaning, CallSelection};
 pub(crate) use super::names::{MetricNames, ProbeNames, RuleNames, WindowNames};
-use super::operators::different;
 use super::scope::MetricScope;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::function::{FUNCTIONS, FormulaFunction, Meaning, ScalarFunction, function_named};
@@ -14,7 +13,7 @@ use crate::read::PlannedCapture;
 use crate::rule::Run;
 use crate::target::Site;
 use crate::term::{Term, Typed};
-use crate::types::{KeyKind, Kind, Type};
+use crate::types::{KeyKind, Kind, Operand, Type};
 use crate::unit::unit_named;
 use crate::value::Scalar;
 
@@ -112,7 +111,7 @@ impl Infer<'_> {
     fn inferred(&mut self, expr: &Expr) -> Option<Typed> {
         let span = expr.span;
         self.cost = self.cost.saturating_add(1);
-        let typed = |term, of| Some(Typed { term, of, span });
+        let typed = |term, type_of| Some(Typed { term, type_of, span });
         match &expr.node {
             Node::Number { digits, unit } => self.literal(digits, *unit, span),
             Node::Text(text) => typed(Term::Constant(Scalar::Text(text.clone())), Type::TEXT),
@@ -125,14 +124,14 @@ impl Infer<'_> {
             } => self.call(expr, function, *function_span, arguments),
             Node::By { of, key, key_span } => self.by(of, key, *key_span, span),
             Node::Negate(of) => {
-                let of = self.infer_number(of)?;
-                let type_of = of.of;
-                typed(Term::Negate(Box::new(of)), type_of)
+                let negated = self.infer_number(of)?;
+                let type_of = negated.type_of;
+                typed(Term::Negate(Box::new(negated)), type_of)
             }
             Node::Not(of) => {
-                let of = self.infer_boolean(of)?;
-                let type_of = of.of;
-                typed(Term::Not(Box::new(of)), type_of)
+                let negated = self.infer_boolean(of)?;
+                let type_of = negated.type_of;
+                typed(Term::Not(Box::new(negated)), type_of)
             }
             Node::Binary {
                 operator: operator @ (Operator::And | Operator::Or),
@@ -200,27 +199,19 @@ impl Infer<'_> {
     fn logic(&mut self, operator: Operator, left: &Expr, right: &Expr, span: Span) -> Option<Typed> {
         let (left, right) = (self.infer_boolean(left), self.infer_boolean(right));
         let (left, right) = (Box::new(left?), Box::new(right?));
-        let of = Type::BOOLEAN.by(self.rows(&left, &right)?);
+        let type_of = Type::BOOLEAN.by(self.rows(&left, &right)?);
         let term = if operator == Operator::And {
             Term::Both(left, right)
         } else {
             Term::Either(left, right)
         };
-        Some(Typed { term, of, span })
+        Some(Typed { term, type_of, span })
     }
 
-    /// The row keys of two combined parts: both must have the same kind, or one is a single value.
+    /// The row keys of two combined parts.
     pub(super) fn rows(&mut self, left: &Typed, right: &Typed) -> Option<Option<KeyKind>> {
-        match (left.of.table, right.of.table) {
-            (Some(one), Some(other)) if one != other => {
-                let message = "two tables meet whose rows have different keys";
-                let wrong = Diagnostic::error("E0146", message)
-                    .at(left.span, one.what())
-                    .at(right.span, other.what());
-                self.report(wrong.help("fold one of them, or make both by the same key"))
-            }
-            (one, other) => Some(one.or(other)),
-        }
+        let rows = left.operand().rows(right.operand());
+        rows.map_or_else(|wrong| self.report(wrong), Some)
     }
 
     fn literal(&mut self, digits: &str, unit: Option<&'static str>, span: Span) -> Option<Typed> {
@@ -255,10 +246,10 @@ impl Infer<'_> {
 
     fn infer_number(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.infer(expr)?;
-        match typed.of.kind {
+        match typed.type_of.kind {
             Kind::Number(_) => Some(typed),
             Kind::Boolean | Kind::Text => {
-                let message = format!("a number is needed here, this is {}", typed.of.what());
+                let message = format!("a number is needed here, this is {}", typed.type_of.what());
                 self.refuse("E0140", typed.span, message)
             }
         }
@@ -270,10 +261,10 @@ impl Infer<'_> {
     }
 
     pub(crate) fn boolean(&mut self, typed: Typed) -> Option<Typed> {
-        if typed.of.kind == Kind::Boolean {
+        if typed.type_of.kind == Kind::Boolean {
             return Some(typed);
         }
-        let message = format!("a condition is needed here, this is {}", typed.of.what());
+        let message = format!("a condition is needed here, this is {}", typed.type_of.what());
         self.report(Diagnostic::wrong("E0140", typed.span, message).help("compare it: `… > 3`"))
     }
 
@@ -301,7 +292,9 @@ impl Infer<'_> {
             return self.reduction(reduction, arguments, None, expr.span);
         }
         match function.meaning {
-            Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => self.apply(scalar, arguments, expr.span),
+            Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => {
+                self.apply(function, scalar, arguments, expr.span)
+            }
             Meaning::Loads | Meaning::Has => self.about_process(function, arguments.first()?, expr.span),
             Meaning::Ewma => self.ewma(arguments, expr.span),
             Meaning::Changed => self.changed(arguments, expr.span),
@@ -334,48 +327,22 @@ impl Infer<'_> {
         Some(Typed::new(Type::BOOLEAN, span, term))
     }
 
-    fn apply(&mut self, function: ScalarFunction, arguments: &[Expr], span: Span) -> Option<Typed> {
+    fn apply(
+        &mut self,
+        function: &'static FormulaFunction,
+        scalar: ScalarFunction,
+        arguments: &[Expr],
+        span: Span,
+    ) -> Option<Typed> {
         let typed: Vec<Option<Typed>> = arguments
             .iter()
             .map(|argument| self.infer_number(argument))
             .collect();
         let typed: Vec<Typed> = typed.into_iter().collect::<Option<_>>()?;
-        match function {
-            ScalarFunction::FactoringX => return self.factoring(typed, span),
-            ScalarFunction::CpuShares => return self.cpu_shares(typed, span),
-            _ => {}
+        let operands: Vec<Operand> = typed.iter().map(Typed::operand).collect();
+        match (scalar.type_rule)(&operands, span) {
+            Ok(of) => Some(Typed::new(of, span, Term::Apply(function, typed))),
+            Err(wrong) => self.report(wrong),
         }
-        let first = typed.first()?;
-        let mut of = first.of;
-        if matches!(
-            function,
-            ScalarFunction::Floor | ScalarFunction::Ceil | ScalarFunction::Round
-        ) && of.kind != Type::PLAIN.kind
-        {
-            let message = format!("only a plain number has a nearest integer, this is {}", of.what());
-            let help = "divide by the unit you mean to count in: `floor(x / 1ms)`";
-            return self.report(Diagnostic::wrong("E0141", first.span, message).help(help));
-        }
-        if function == ScalarFunction::Sqrt {
-            let Some(root) = of.dimension().root() else {
-                return self.refuse("E0141", first.span, format!("{} has no square root", of.what()));
-            };
-            of = Type {
-                kind: Kind::Number(root),
-                ..of
-            };
-        }
-        for other in typed.iter().skip(1) {
-            if other.of.kind != of.kind {
-                let wrong = different("compare", first, other, span);
-                return self.report(wrong);
-            }
-            of = Type {
-                table: self.rows(&Typed { of, ..first.clone() }, other)?,
-                percent: of.percent && other.of.percent,
-                ..of
-            };
-        }
-        Some(Typed::new(of, span, Term::Apply(function, typed)))
     }
 }

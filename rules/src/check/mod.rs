@@ -349,7 +349,7 @@ impl Checker<'_> {
     fn constant(&mut self, expr: &Expr) -> Option<(Scalar, Type)> {
         let typed = self.infer(FormulaPosition::Constant).infer(expr)?;
         match Context::default().eval(&typed).single() {
-            Ok(value) => Some((value, typed.of)),
+            Ok(value) => Some((value, typed.type_of)),
             Err(reason) => {
                 let message = format!("this constant has no value: {reason}");
                 self.refuse("E0142", typed.span, message)
@@ -418,7 +418,7 @@ impl Checker<'_> {
         let names = MetricNames {
             index: metrics.len(),
             window,
-            of: value.of,
+            type_of: value.type_of,
             cost,
             body: is_called.then(|| Arc::new(value.clone())),
             stream,
@@ -454,7 +454,7 @@ impl Checker<'_> {
     }
 
     fn one_value(&mut self, typed: Typed) -> Option<Typed> {
-        if typed.of.table.is_none() {
+        if typed.type_of.table.is_none() {
             return Some(typed);
         }
         let help = "fold it: sum, mean, min, max";
@@ -473,7 +473,7 @@ impl Checker<'_> {
                 Part::Literal(text) => parts.push(FilledPart::Literal(text.clone())),
                 Part::Formula { expr, percent } => {
                     if let Some(mut typed) = self.single(expr, home) {
-                        typed.of.percent |= *percent;
+                        typed.type_of.percent |= *percent;
                         parts.push(FilledPart::Value(typed));
                     }
                 }
@@ -523,7 +523,7 @@ fn show_shares_in_percent(metrics: &mut [Metric], tunes: &[Tune]) {
         condition.visit(&mut |term| {
             if let Term::Compare { left, right, .. } = term {
                 for (side, other) in [(left, right), (right, left)] {
-                    if let (Term::Metric(index), true) = (&side.term, other.of.percent) {
+                    if let (Term::Metric(index), true) = (&side.term, other.type_of.percent) {
                         shares.push(*index);
                     }
                 }
@@ -532,7 +532,7 @@ fn show_shares_in_percent(metrics: &mut [Metric], tunes: &[Tune]) {
     }
     for index in shares {
         if let Some(metric) = metrics.get_mut(index) {
-            metric.value.of.percent = true;
+            metric.value.type_of.percent = true;
         }
     }
 }

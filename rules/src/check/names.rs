@@ -42,7 +42,7 @@ pub(crate) struct WindowNames {
 pub(crate) struct MetricNames {
     pub(crate) index: usize,
     pub(crate) window: usize,
-    pub(crate) of: Type,
+    pub(crate) type_of: Type,
     /// The cost of its evaluation.
     pub(crate) cost: u64,
     /// Present for a metric with a parameter, or with a value for each hit.

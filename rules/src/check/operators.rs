@@ -18,7 +18,7 @@ impl Infer<'_> {
         right: Typed,
         span: Span,
     ) -> Option<Typed> {
-        let (Kind::Number(a), Kind::Number(b)) = (left.of.kind, right.of.kind) else {
+        let (Kind::Number(a), Kind::Number(b)) = (left.type_of.kind, right.type_of.kind) else {
             return None;
         };
         let table = self.rows(&left, &right)?;
@@ -28,7 +28,7 @@ impl Infer<'_> {
             Operator::Divide => a.over(b),
             Operator::Power => return self.power(left, right, span),
             _ if a == b => {
-                percent = left.of.percent && right.of.percent;
+                percent = left.type_of.percent && right.type_of.percent;
                 Some(a)
             }
             _ => {
@@ -37,7 +37,7 @@ impl Infer<'_> {
                     Operator::Subtract => "subtract",
                     _ => "divide with remainder",
                 };
-                let wrong = different(verb, &left, &right, span);
+                let wrong = left.operand().different(verb, right.operand(), span);
                 return self.report(wrong);
             }
         };
@@ -57,7 +57,7 @@ impl Infer<'_> {
     }
 
     fn power(&mut self, left: Typed, right: Typed, span: Span) -> Option<Typed> {
-        let (Kind::Number(base), Kind::Number(exponent)) = (left.of.kind, right.of.kind) else {
+        let (Kind::Number(base), Kind::Number(exponent)) = (left.type_of.kind, right.type_of.kind) else {
             return None;
         };
         if exponent != Dimension::NONE {
@@ -114,48 +114,6 @@ impl Infer<'_> {
         self.comparisons(&end("min"), &[(Comparison::Unequal, end("max"))], span)
     }
 
-    /// `factoring_x(batch, mean, stddev, workers)`.
-    pub(super) fn factoring(&mut self, typed: Vec<Typed>, span: Span) -> Option<Typed> {
-        let [batch, mean, stddev, workers] = typed.as_slice() else {
-            return None;
-        };
-        for plain in [batch, workers] {
-            if plain.of.kind != Type::PLAIN.kind {
-                let message = format!("a plain number is needed here, this is {}", plain.of.what());
-                return self.refuse("E0141", plain.span, message);
-            }
-        }
-        if mean.of.kind != stddev.of.kind {
-            let wrong = different("compare", mean, stddev, span);
-            return self.report(wrong);
-        }
-        let mut of = Type::PLAIN;
-        for part in &typed {
-            of.table = self.rows(&Typed { of, ..part.clone() }, part)?;
-        }
-        let term = Term::Apply(crate::function::ScalarFunction::FactoringX, typed);
-        Some(Typed { term, of, span })
-    }
-
-    /// `cpu_shares(cpus, serial, now)`: a number and two tables of plain numbers.
-    pub(super) fn cpu_shares(&mut self, typed: Vec<Typed>, span: Span) -> Option<Typed> {
-        let mut of = Type::PLAIN;
-        for (place, part) in typed.iter().enumerate() {
-            if part.of.kind != Type::PLAIN.kind || part.of.table.is_some() != (place > 0) {
-                let needed = if place > 0 {
-                    "a table of plain numbers"
-                } else {
-                    "a plain number"
-                };
-                let message = format!("{needed} is needed here, this is {}", part.of.what());
-                return self.refuse("E0141", part.span, message);
-            }
-            of.table = self.rows(&Typed { of, ..part.clone() }, part)?;
-        }
-        let term = Term::Apply(crate::function::ScalarFunction::CpuShares, typed);
-        Some(Typed { term, of, span })
-    }
-
     /// Warns of `sum(a) / sum(b) by key`, in which the key applies only to the second reduction.
     pub(super) fn half_keyed(&mut self, left: &Expr, right: &Expr) {
         let probe = |expr: &Expr| match &expr.node {
@@ -208,14 +166,14 @@ impl Infer<'_> {
 
     fn compare(&mut self, comparison: Comparison, left: Typed, right: Typed, text: String) -> Option<Typed> {
         let span = left.span.to(right.span);
-        if left.of.kind != right.of.kind {
-            let wrong = different("compare", &left, &right, span);
+        if left.type_of.kind != right.type_of.kind {
+            let wrong = left.operand().different("compare", right.operand(), span);
             return self.report(wrong);
         }
         let equality = matches!(comparison, Comparison::Equal | Comparison::Unequal);
-        if !equality && !matches!(left.of.kind, Kind::Number(_)) {
+        if !equality && !matches!(left.type_of.kind, Kind::Number(_)) {
             let message = format!("`{}` is for numbers, these are not", comparison.sign());
-            return self.report(Diagnostic::error("E0140", message).at(span, left.of.what()));
+            return self.report(Diagnostic::error("E0140", message).at(span, left.type_of.what()));
         }
         for (fact, other) in [(&left, &right), (&right, &left)] {
             if let (Term::Fact(Fact::Mpi), Term::Constant(Scalar::Text(name))) = (&fact.term, &other.term)
@@ -249,28 +207,5 @@ fn integer_constant(of: &Typed) -> Option<i8> {
         }
         Term::Negate(inner) => integer_constant(inner).map(|value| -value),
         _ => None,
-    }
-}
-
-/// The error for two operands that do not fit: names both and, for numbers, the missing factor.
-pub(super) fn different(verb: &str, left: &Typed, right: &Typed, span: Span) -> Diagnostic {
-    let (a, b) = (left.of.what(), right.of.what());
-    let (Kind::Number(l), Kind::Number(r)) = (left.of.kind, right.of.kind) else {
-        let message = format!("cannot {verb} {a} and {b}");
-        return Diagnostic::error("E0140", message)
-            .at(left.span, a)
-            .at(right.span, b);
-    };
-    let message = format!("cannot {verb} {a} and {b}");
-    let wrong = Diagnostic::error("E0141", message)
-        .at(left.span, a)
-        .at(right.span, b);
-    match (r.over(l), l.over(r)) {
-        (Some(missing), Some(other)) => wrong.help(format!(
-            "multiply the left side by {missing}, such as `{}`, or the right side by {other}, such as `{}`",
-            missing.as_factor(),
-            other.as_factor()
-        )),
-        _ => wrong.at(span, ""),
     }
 }

@@ -64,7 +64,7 @@ impl Infer<'_> {
         if metric.window != self.home {
             return self.metric_elsewhere(&of.to_string(), &metric, of.span);
         }
-        if metric.of.table.is_some() {
+        if metric.type_of.table.is_some() {
             let message = "this has several values in each window, and earlier windows make one table of one value each";
             let help = "fold it first, under a name of its own; or take one window: `x[-1]`";
             return self.report(
@@ -77,7 +77,7 @@ impl Infer<'_> {
             let message = "`over` is a constant number of windows: an integer of 1 to 1000";
             return self.refuse("E0145", count.span, message);
         };
-        let result = metric.of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
+        let result = metric.type_of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
         let term = Term::Over {
             metric: metric.index,
             count,
@@ -169,10 +169,10 @@ impl Infer<'_> {
     /// `ewma(x, 0.4)`, `ewma(x, 0.4 by key over run)`.
     pub(super) fn ewma(&mut self, arguments: &[Expr], span: Span) -> Option<Typed> {
         let [of, second] = arguments else { return None };
-        let of = self.once_each_instance(of)?;
-        let Kind::Number(_) = of.of.kind else {
-            let message = format!("only numbers have a mean, this is {}", of.of.what());
-            return self.refuse("E0140", of.span, message);
+        let typed = self.once_each_instance(of)?;
+        let Kind::Number(_) = typed.type_of.kind else {
+            let message = format!("only numbers have a mean, this is {}", typed.type_of.what());
+            return self.refuse("E0140", typed.span, message);
         };
         let second = match &second.node {
             Node::Over {
@@ -195,7 +195,7 @@ impl Infer<'_> {
         let weight_of = self.infer(weight)?;
         let weight = match weight_of.term {
             Term::Constant(Scalar::Number(weight))
-                if weight_of.of.kind == Type::PLAIN.kind && weight > 0.0 && weight <= 1.0 =>
+                if weight_of.type_of.kind == Type::PLAIN.kind && weight > 0.0 && weight <= 1.0 =>
             {
                 weight
             }
@@ -204,14 +204,16 @@ impl Infer<'_> {
                 return self.refuse("E0145", weight_of.span, message);
             }
         };
-        let result = of.of.by(by.as_ref().map(|by| KeyKind::Of(by.of.kind)));
-        self.run(of, by, RunFold::Ewma(weight), result, span)
+        let result = typed
+            .type_of
+            .by(by.as_ref().map(|by| KeyKind::Of(by.type_of.kind)));
+        self.run(typed, by, RunFold::Ewma(weight), result, span)
     }
 
     /// A formula with one value in each instance of the window.
     fn once_each_instance(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.infer(expr)?;
-        if typed.of.table.is_some() {
+        if typed.type_of.table.is_some() {
             let message = "this has several values in each instance, and one is carried on";
             let wrong = Diagnostic::error("E0143", message).at(typed.span, "a table");
             return self.report(wrong.help("fold it first: sum, mean, min, max"));
@@ -262,7 +264,7 @@ impl Infer<'_> {
         let MetricNames {
             index: metric_index,
             window,
-            of: type_of,
+            type_of,
             ..
         } = metric;
         let term = if window == self.home {
@@ -284,10 +286,12 @@ impl Infer<'_> {
 }
 
 /// A constant integer from 1 to `most`.
-fn integer(of: &Typed, most: f64) -> Option<u32> {
-    match of.term {
+fn integer(typed: &Typed, most: f64) -> Option<u32> {
+    match typed.term {
         Term::Constant(Scalar::Number(value))
-            if of.of.kind == Type::PLAIN.kind && value.fract() == 0.0 && (1.0..=most).contains(&value) =>
+            if typed.type_of.kind == Type::PLAIN.kind
+                && value.fract() == 0.0
+                && (1.0..=most).contains(&value) =>
         {
             Some(value as u32)
         }

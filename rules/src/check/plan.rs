@@ -148,7 +148,7 @@ impl Plan {
                 value_type: *value_type,
                 everywhere: *everywhere,
                 role,
-                kind: match change.formulas().any(|value| value.of.kind == Kind::Boolean) {
+                kind: match change.formulas().any(|value| value.type_of.kind == Kind::Boolean) {
                     true => VariableKind::Boolean,
                     false => VariableKind::Number,
                 },
@@ -232,7 +232,7 @@ fn effect(change: &Change, role: String) -> PlannedEffect {
         .as_ref()
         .map_or(String::new(), |(_, range)| format!(", only where {range}"));
     let is_call = matches!(change.action.keyword(), Keyword::Call | Keyword::InsertCall);
-    let what = |value: &Typed| match value.of.kind {
+    let what = |value: &Typed| match value.type_of.kind {
         // Computed values differ between decisions.
         _ if is_call => match &value.term {
             Term::Constant(Scalar::Number(number)) => number.to_string(),

@@ -146,7 +146,7 @@ impl Infer<'_> {
         let share = self.infer(expr)?;
         match share.term {
             Term::Constant(crate::value::Scalar::Number(value))
-                if share.of.kind == Kind::Number(Dimension::NONE) && (0.0..=1.0).contains(&value) =>
+                if share.type_of.kind == Kind::Number(Dimension::NONE) && (0.0..=1.0).contains(&value) =>
             {
                 Some(value)
             }
@@ -169,36 +169,36 @@ impl Infer<'_> {
         )
     }
 
-    fn table(&mut self, call: &Call<'_>, of: Typed) -> Option<Typed> {
+    fn table(&mut self, call: &Call<'_>, typed: Typed) -> Option<Typed> {
         let reduction = call.reduction;
-        let Some(rows) = of.of.table else {
+        let Some(rows) = typed.type_of.table else {
             let message = "this is a single value already: there is nothing to fold";
             let around = self
                 .names
                 .around(self.home)
                 .first()
                 .map(|outer| self.names.window_name(*outer));
-            let help = match (&of.term, around) {
+            let help = match (&typed.term, around) {
                 (Term::Metric(_), Some(outer)) => {
                     format!("in the window around it, it is a table: `{{in: {outer}, value: …}}`")
                 }
                 _ => "leave the reduction out".to_string(),
             };
-            return self.report(Diagnostic::wrong("E0144", of.span, message).help(help));
+            return self.report(Diagnostic::wrong("E0144", typed.span, message).help(help));
         };
-        let of = match call.filter {
-            Some(filter) => self.chosen_rows(of, filter)?,
-            None => of,
+        let typed = match call.filter {
+            Some(filter) => self.chosen_rows(typed, filter)?,
+            None => typed,
         };
         if let Reduction::Slope | Reduction::Intercept = reduction {
             let message = "a line goes through the hits of a probe, this is a table";
-            return self.refuse("E0134", of.span, message);
+            return self.refuse("E0134", typed.span, message);
         }
         if let Some((key, place)) = call.by {
             if key != "process" || rows != KeyKind::Process {
                 let message = format!("the rows of this table are identified {}", rows.what());
                 let help = "hits are put into rows where they are reduced: `sum(send.size) by send.to`";
-                let wrong = Diagnostic::wrong("E0146", of.span, message).at(place, "");
+                let wrong = Diagnostic::wrong("E0146", typed.span, message).at(place, "");
                 return self.report(wrong.help(help));
             }
             if reduction == Reduction::Count {
@@ -207,11 +207,11 @@ impl Infer<'_> {
                     .report(Diagnostic::wrong("E0144", call.span, message).help("leave `by process` out"));
             }
         }
-        let folded = self.folded(reduction, &of)?;
+        let folded = self.folded(reduction, &typed)?;
         if call.by.is_some() {
             return Some(Typed {
                 span: call.span,
-                ..of
+                ..typed
             });
         }
         let result = match (reduction, rows) {
@@ -222,68 +222,74 @@ impl Infer<'_> {
         Some(Typed::new(
             result,
             call.span,
-            Term::Reduce(reduction, Box::new(of)),
+            Term::Reduce(reduction, Box::new(typed)),
         ))
     }
 
     /// The rows that satisfy a condition on each row: on its value, on other tables with the same keys, on
     /// its `key`, or on its `process`.
-    fn chosen_rows(&mut self, of: Typed, filter: &Expr) -> Option<Typed> {
-        let outer = self.rows.replace(of.clone());
+    fn chosen_rows(&mut self, typed: Typed, filter: &Expr) -> Option<Typed> {
+        let outer = self.rows.replace(typed.clone());
         let condition = self.infer_boolean(filter);
         self.rows = outer;
         let condition = condition?;
-        if condition.of.table.is_none() {
+        if condition.type_of.table.is_none() {
             let message = "this condition is the same for every row";
             let wrong = Diagnostic::wrong("E0144", condition.span, message);
             return self
                 .report(wrong.help("compare the rows: `sum(x where x > 1ms)`, `sum(x where process > 0)`"));
         }
-        self.rows(&of, &condition)?;
-        let (type_of, span) = (of.of, of.span);
-        let (of, condition) = (Box::new(of), Box::new(condition));
+        self.rows(&typed, &condition)?;
+        let (type_of, span) = (typed.type_of, typed.span);
+        let (of, condition) = (Box::new(typed), Box::new(condition));
         Some(Typed::new(type_of, span, Term::Chosen { of, condition }))
     }
 
     /// `process` or `key`, in the selection of rows of a table.
     pub(super) fn key_of_row(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
-        let of = self.rows.clone()?;
-        let kind = match (name, of.of.table?) {
+        let typed = self.rows.clone()?;
+        let kind = match (name, typed.type_of.table?) {
             ("key" | "process", KeyKind::Process) => Type::PLAIN.kind,
             ("key", KeyKind::Of(kind)) => kind,
             ("process", KeyKind::Of(_)) => {
                 let message = "the rows of this table are not processes";
-                let wrong = Diagnostic::wrong("E0146", of.span, message).at(span, "");
+                let wrong = Diagnostic::wrong("E0146", typed.span, message).at(span, "");
                 return Some(self.report(wrong.help("their key is `key`")));
             }
             _ => return None,
         };
-        let type_of = Type::single(kind).by(of.of.table);
-        Some(Some(Typed::new(type_of, span, Term::Keys(Box::new(of)))))
+        let type_of = Type::single(kind).by(typed.type_of.table);
+        Some(Some(Typed::new(type_of, span, Term::Keys(Box::new(typed)))))
     }
 
     /// The type of a fold over values like `of`.
-    pub(super) fn folded(&mut self, reduction: Reduction, of: &Typed) -> Option<Type> {
-        let single = Type { table: None, ..of.of };
-        let wrong = match (reduction, of.of.kind) {
+    pub(super) fn folded(&mut self, reduction: Reduction, typed: &Typed) -> Option<Type> {
+        let single = Type {
+            table: None,
+            ..typed.type_of
+        };
+        let wrong = match (reduction, typed.type_of.kind) {
             (Reduction::Count, _) => return Some(Type::PLAIN),
             (Reduction::First | Reduction::Last | Reduction::Only, _) => return Some(single),
             (Reduction::Any | Reduction::All, Kind::Boolean) => return Some(single),
             (Reduction::Any | Reduction::All, _) => {
                 format!(
                     "`any` and `all` are of conditions, these are {} each",
-                    of.of.what()
+                    typed.type_of.what()
                 )
             }
             (Reduction::Product, Kind::Number(dimension)) if dimension != Dimension::NONE => {
                 let message = format!("only plain numbers have a product, these are {dimension} each");
                 let help = format!("divide by a unit: `x / ({})`", dimension.as_factor());
-                return self.report(Diagnostic::wrong("E0141", of.span, message).help(help));
+                return self.report(Diagnostic::wrong("E0141", typed.span, message).help(help));
             }
             (_, Kind::Number(_)) => return Some(single),
-            _ => format!("only numbers can be folded, these are {} each", of.of.what()),
+            _ => format!(
+                "only numbers can be folded, these are {} each",
+                typed.type_of.what()
+            ),
         };
-        self.refuse("E0140", of.span, wrong)
+        self.refuse("E0140", typed.span, wrong)
     }
 }
 

@@ -10,10 +10,10 @@ use crate::unit::unit_named;
 
 impl Infer<'_> {
     pub(super) fn name(&mut self, name: &str, span: Span) -> Option<Typed> {
-        let typed = |term, of| Some(Typed { term, of, span });
+        let typed = |term, type_of| Some(Typed { term, type_of, span });
         if let Some(counted) = self.names.counted.get(name) {
             if self.place == FormulaPosition::Window {
-                return typed(counted.term.clone(), counted.of);
+                return typed(counted.term.clone(), counted.type_of);
             }
             let message = format!("`{name}` counts processes, and a constant is needed here");
             return self.refuse("E0134", span, message);
@@ -65,7 +65,7 @@ impl Infer<'_> {
 
     /// A measurement or result of the window; the inner `None` if `name` is neither.
     fn of_window(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
-        let typed = |term, of| Some(Some(Typed { term, of, span }));
+        let typed = |term, type_of| Some(Some(Typed { term, type_of, span }));
         if let Some(metric) = self.metric(name) {
             let Some(metric) = metric else {
                 return Some(None);
@@ -83,7 +83,7 @@ impl Infer<'_> {
             if metric.window != self.home {
                 return Some(self.metric_elsewhere(name, &metric, span));
             }
-            return typed(Term::Metric(metric.index), metric.of);
+            return typed(Term::Metric(metric.index), metric.type_of);
         }
         if let Some(measure) = Measure::named(name) {
             if let Some(of_calls) = self.measure_of_calls(measure, span) {

@@ -344,5 +344,6 @@ impl RuleNames {
 /// Whether a function reduces the values of many hits or rows to one.
 pub(super) fn is_reduction(function: &str, arguments: usize) -> bool {
     let meaning = function_named(function).map(|function| function.meaning);
-    meaning.is_some_and(|meaning| meaning == Meaning::Changed || meaning.reduction(arguments).is_some())
+    meaning
+        .is_some_and(|meaning| matches!(meaning, Meaning::Changed) || meaning.reduction(arguments).is_some())
 }

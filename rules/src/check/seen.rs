@@ -13,13 +13,13 @@ impl Infer<'_> {
     pub(super) fn metric_elsewhere(&mut self, name: &str, metric: &MetricNames, span: Span) -> Option<Typed> {
         let (home, window) = (self.home, metric.window);
         if self.names.encloses(home, window) {
-            if metric.of.table.is_some() {
+            if metric.type_of.table.is_some() {
                 let message =
                     format!("`{name}` is a table in each of the instances, and they would be rows too");
                 let wrong = Diagnostic::wrong("E0143", span, message);
                 return self.report(wrong.help("fold it in its own window first, under a name of its own"));
             }
-            let metric_of = metric.of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
+            let metric_of = metric.type_of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
             let term = Term::Inner {
                 metric: metric.index,
                 window,
@@ -50,7 +50,7 @@ impl Infer<'_> {
     pub(super) fn of_window_itself(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let (window, part) = name.split_once('.')?;
         let place = self.names.window_named(window)?;
-        let typed = |term, of| Some(Some(Typed { term, of, span }));
+        let typed = |term, type_of| Some(Some(Typed { term, type_of, span }));
         match (part, place == self.home, self.names.encloses(place, self.home)) {
             ("duration", true, _) => typed(Term::WindowDuration, Type::TIME),
             ("index", true, _) => typed(Term::WindowIndex, Type::PLAIN),
@@ -126,9 +126,9 @@ impl Infer<'_> {
             }
         };
         let table = (measure.scope() == Scope::Process).then_some(KeyKind::Process);
-        let of = Type::number(measure.dimension()).by(table);
+        let type_of = Type::number(measure.dimension()).by(table);
         let term = Term::At { measure, probe };
-        Some(Typed { term, of, span })
+        Some(Typed { term, type_of, span })
     }
 }
 

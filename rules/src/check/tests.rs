@@ -180,7 +180,7 @@ fn value_of(formula: &str) -> String {
     let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
     let values = rule.evaluate(0, &window(&rule), Memory::default());
     let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
-    values[place].1.show(rule.metrics[place].value.of)
+    values[place].1.show(rule.metrics[place].value.type_of)
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
         .evaluate(0, &window, Memory::default())
         .iter()
         .zip(&rule.metrics)
-        .map(|((_, v), m)| v.show(m.value.of))
+        .map(|((_, v), m)| v.show(m.value.type_of))
         .collect();
     assert_eq!(shown, ["0", "none (send was hit 0 times in the window)"]);
 }
@@ -456,6 +456,6 @@ proptest! {
         }
         let window = window(&rule);
         let value = rule.evaluate(0, &window, Memory::default()).swap_remove(place).1;
-        prop_assert!(value.is_a(typed.of), "{value:?}");
+        prop_assert!(value.is_a(typed.type_of), "{value:?}");
     }
 }

@@ -190,7 +190,7 @@ impl Checker<'_> {
         let wanted = value.and_then(|value| self.in_window(home).infer(value));
         // Errors in the value are reported elsewhere.
         self.wrong.truncate(before);
-        if wanted.is_none_or(|wanted| wanted.of.kind == of.kind) {
+        if wanted.is_none_or(|wanted| wanted.type_of.kind == of.kind) {
             return Some(initial);
         }
         let message = format!("`initial` is not what `value` is: this is {}", of.what());
@@ -248,7 +248,7 @@ impl Checker<'_> {
             }
         };
         let typed = self.in_window(home).infer_boolean(expr)?;
-        match typed.of.table {
+        match typed.type_of.table {
             None => Some(Some(typed)),
             Some(KeyKind::Process) if entry.action.is_some() => Some(Some(typed)),
             Some(_) => {
@@ -312,8 +312,8 @@ impl Checker<'_> {
             None => self.guard_lacks(entry, "undo_if_worse_by"),
         };
         let objective = objective?;
-        if !matches!(objective.of.kind, Kind::Number(_)) {
-            let message = format!("a guard compares numbers, this is {}", objective.of.what());
+        if !matches!(objective.type_of.kind, Kind::Number(_)) {
+            let message = format!("a guard compares numbers, this is {}", objective.type_of.what());
             return self.refuse("E0140", objective.span, message);
         }
         let objective_text = entry.objective.to_string();
@@ -332,10 +332,10 @@ impl Checker<'_> {
     /// A number without a unit, as for arguments of metrics.
     fn was(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
         let was = self.single(expr, home)?;
-        if was.of.kind == Kind::Number(Dimension::NONE) {
+        if was.type_of.kind == Kind::Number(Dimension::NONE) {
             return Some(was);
         }
-        let message = format!("`was` is a number without a unit, this is {}", was.of.what());
+        let message = format!("`was` is a number without a unit, this is {}", was.type_of.what());
         self.refuse("E0140", was.span, message)
     }
 

@@ -345,7 +345,7 @@ impl Checker<'_> {
 
     fn condition(&mut self, place: usize, expr: &Expr) -> Option<Typed> {
         let condition = self.in_window(place).infer_boolean(expr)?;
-        if condition.of.table.is_some() {
+        if condition.type_of.table.is_some() {
             let message = "one condition is needed here, this has several";
             return self.report(Diagnostic::error("E0143", message).at(condition.span, "a table"));
         }

@@ -19,7 +19,7 @@ use crate::eval::partial::Content;
 use crate::hit::Hit;
 use crate::ids::RuleId;
 use crate::rule::Trigger;
-use crate::value::{ProcessId, Time, WhyMissing};
+use crate::value::{ProcessId, Time, WhyUnknown};
 use crate::window::Window;
 
 /// Instances of an inner window kept for the enclosing one; beyond this number its formulas have no value.
@@ -42,7 +42,7 @@ impl Inside {
     }
 
     /// The instances that closed within a closing one; earlier ones are forgotten.
-    pub(super) fn take(&mut self, number: u64) -> BTreeMap<usize, Result<Vec<Past>, WhyMissing>> {
+    pub(super) fn take(&mut self, number: u64) -> BTreeMap<usize, Result<Vec<Past>, WhyUnknown>> {
         let later = self.closed.split_off(&(number + 1, 0));
         let until = std::mem::replace(&mut self.closed, later);
         let of_it = until.into_iter().filter(|((of, _), _)| *of == number);

@@ -4,7 +4,7 @@ use crate::eval::Context;
 use crate::lang::ast::Operator;
 use crate::rule::CheckedProbe;
 use crate::term::{Term, Typed};
-use crate::value::{Cell, Reads, Scalar, finite};
+use crate::value::{Cell, HitRead, Reads, Scalar, finite, number};
 
 #[derive(Clone, Debug)]
 pub(super) struct Captures {
@@ -40,7 +40,9 @@ impl Captures {
     pub(super) fn made(&self, mut reads: Reads) -> Reads {
         if !self.in_place || reads.len() != self.makes.len() {
             let makes = self.makes.iter().zip(&self.names);
-            return makes.map(|(make, name)| named(make.made(&reads), name)).collect();
+            return makes
+                .map(|(make, name)| named(make.of_all(&reads), name))
+                .collect();
         }
         for ((cell, make), name) in reads.iter_mut().zip(&self.makes).zip(&self.names) {
             match (&mut *cell, make) {
@@ -60,7 +62,7 @@ impl Captures {
     }
 }
 
-fn named(cell: Cell, name: &str) -> Cell {
+fn named(cell: Cell, name: &str) -> HitRead {
     cell.map_err(|reason| format!("{name} was not captured: {reason}"))
 }
 
@@ -79,11 +81,11 @@ fn make(of: &Typed) -> CaptureSource {
 }
 
 impl CaptureSource {
-    fn made(&self, reads: &[Cell]) -> Cell {
+    fn of_all(&self, reads: &[HitRead]) -> Cell {
         match self {
             CaptureSource::Read(place) | CaptureSource::Times(place, _) => match reads.get(*place) {
                 Some(read) => self.of(read),
-                None => Err("it was not delivered".to_string()),
+                None => Err("it was not delivered".into()),
             },
             CaptureSource::Of(of) => {
                 let context = Context {
@@ -95,10 +97,10 @@ impl CaptureSource {
         }
     }
 
-    fn of(&self, read: &Cell) -> Cell {
+    fn of(&self, read: &HitRead) -> Cell {
         let value = read.clone()?;
         match (self, &value) {
-            (CaptureSource::Times(_, factor), _) => finite(crate::eval::number(&value)? * factor),
+            (CaptureSource::Times(_, factor), _) => finite(number(&value)? * factor),
             // The memory of a program need not contain a number.
             (_, Scalar::Number(number)) => finite(*number),
             _ => Ok(value),

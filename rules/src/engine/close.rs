@@ -12,10 +12,10 @@ use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Output, Running, Stand
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::run::RunState;
-use crate::eval::{Context, WindowData, boolean};
+use crate::eval::{Context, WindowData};
 use crate::ids::RuleId;
 use crate::rule::{CheckedRule, Metric, Tune};
-use crate::value::{ProcessId, Time, Value};
+use crate::value::{ProcessId, Time, Value, boolean};
 use crate::window::{Window, WindowKind};
 
 impl Engine {
@@ -529,7 +529,7 @@ impl Running {
         let shown = |(at, metric): (usize, &Metric)| {
             let of_its_window = self.last.get(metric.window).and_then(Option::as_ref);
             let (name, value) = of_its_window.or(some)?.metrics.get(at)?;
-            Some((name.clone(), value.show(metric.value.of)))
+            Some((name.clone(), value.show(metric.value.type_of)))
         };
         metrics.filter_map(shown).collect()
     }
@@ -553,8 +553,8 @@ impl Evaluated {
         let own = values.filter(|(metric, _)| lives_here(metric));
         let (metrics, readings) = own
             .map(|(metric, (name, value))| {
-                let text = value.show(metric.value.of);
-                ((name.clone(), text), value.reading(metric.value.of))
+                let text = value.show(metric.value.type_of);
+                ((name.clone(), text), value.reading(metric.value.type_of))
             })
             .unzip();
         let window = rule.windows.get(self.window);

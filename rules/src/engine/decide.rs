@@ -52,7 +52,7 @@ impl TuneState {
         condition: &Cell,
     ) -> Option<(Standing, String)> {
         match condition {
-            Err(reason) => Some((Standing::NoValue, not_evaluated(reason))),
+            Err(why) => Some((Standing::NoValue, not_evaluated(why.reason()))),
             Ok(_) if self.needless.is_some() => {
                 Some((Standing::Quiet, self.needless.clone().unwrap_or_default()))
             }
@@ -165,7 +165,7 @@ impl TuneState {
             expect: tune
                 .expect
                 .as_ref()
-                .map(|expect| turn.context().eval(expect).show(expect.of)),
+                .map(|expect| turn.context().eval(expect).show(expect.type_of)),
             at: tune.at.clone(),
             together: turn.rule.together(tune),
             again: false,

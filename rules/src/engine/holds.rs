@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::eval::{Context, boolean};
+use crate::eval::Context;
 use crate::rule::Tune;
-use crate::value::{Cell, Key, ProcessId, Scalar, Value};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, boolean};
 
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
@@ -35,7 +35,7 @@ impl Condition {
         let none = rows.values().find(|cell| cell.is_err()).cloned();
         let overall = match (holds, rows.is_empty()) {
             (true, _) => Ok(Scalar::Boolean(true)),
-            (false, true) => Err("it is of each process, and there is none".to_string()),
+            (false, true) => Err("it is of each process, and there is none".into()),
             (false, false) => none.unwrap_or(Ok(Scalar::Boolean(false))),
         };
         let rows = Some(rows);

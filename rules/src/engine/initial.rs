@@ -118,11 +118,11 @@ impl Running {
         state: &TuneState,
         is_there: impl Fn(&ProcessId) -> bool,
     ) -> Vec<ProcessAction> {
-        let by_process = tune.when.iter().any(|when| when.of.table.is_some());
+        let by_process = tune.when.iter().any(|when| when.type_of.table.is_some());
         let Some(wanted) = tune.action.as_ref().filter(|_| !by_process) else {
             return Vec::new();
         };
-        let is_for_all = wanted.formulas().all(|value| value.of.table.is_none());
+        let is_for_all = wanted.formulas().all(|value| value.type_of.table.is_none());
         if !matches!(wanted.action, Action::Set(_)) || !is_for_all {
             return Vec::new();
         }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::extent::{Extent, Span};
 use super::stream::Arrived;
 use crate::eval::partial::{Content, MORE_THAN_KEPT, Room};
-use crate::eval::{Context, EnclosingInstance, WindowData, boolean};
+use crate::eval::{Context, EnclosingInstance, WindowData};
 use crate::rule::CheckedRule;
-use crate::value::{Key, ProcessId, Time};
+use crate::value::{Key, ProcessId, Time, boolean};
 use crate::window::Boundaries;
 
 /// Why an instance is incomplete to which a lost hit may have belonged.

@@ -7,7 +7,7 @@ use crate::ids::{ProbeId, RuleId};
 use crate::plan::PlannedProbe;
 use crate::read::{Base, IterationValue, Known};
 use crate::target::{Site, Target};
-use crate::value::{ProcessId, Reads, Scalar, Time, WhyMissing};
+use crate::value::{ProcessId, Reads, Scalar, Time, WhyUnknown};
 
 /// Iterations of one loop whose instances are distinct. Instances of up to 2^21 loops are distinct numbers.
 const ITERATIONS: f64 = 4_294_967_296.0;
@@ -71,7 +71,7 @@ impl LoopIteration {
         }
     }
 
-    fn value(&self, value: IterationValue) -> Result<f64, WhyMissing> {
+    fn value(&self, value: IterationValue) -> Result<f64, WhyUnknown> {
         let LoopNumber { of, iteration } = self.number;
         let teams = self.teams.as_ref();
         let seconds = |ns: u64| ns as f64 / 1e9;

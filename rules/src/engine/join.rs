@@ -86,11 +86,8 @@ fn key(hit: &Hit, fields: impl Iterator<Item = Field>) -> Option<Vec<Key>> {
 /// A pair has the time and process of its second hit.
 fn pair(join: &Join, first: &Hit, second: &Hit) -> Hit {
     let part = |(side, field): &(usize, Field)| {
-        if *side == 0 {
-            first.field(*field)
-        } else {
-            second.field(*field)
-        }
+        let hit = if *side == 0 { first } else { second };
+        hit.field(*field).map_err(String::from)
     };
     Hit {
         duration_ns: 0,

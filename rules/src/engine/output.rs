@@ -9,7 +9,7 @@ use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
-use crate::value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyMissing};
+use crate::value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyUnknown};
 
 /// How far the judgement of a decision is, in windows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ pub struct LoopIteration {
     pub begin: Time,
     pub end: Time,
     /// What its parallel regions do, or why that is not known.
-    pub teams: Result<IterationTeams, WhyMissing>,
+    pub teams: Result<IterationTeams, WhyUnknown>,
 }
 
 /// The parallel regions of an iteration. Times are in nanoseconds.
@@ -394,7 +394,7 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// Where all processes take the change in the same iteration, all of them or none; or why they cannot
     /// agree on a place.
-    pub together: Option<Result<CommonIteration, WhyMissing>>,
+    pub together: Option<Result<CommonIteration, WhyUnknown>>,
     /// The change was reverted for the comparison and is made again.
     pub again: bool,
     /// Begin and end of the window that led to the decision. `None` for a first value and for a decision made

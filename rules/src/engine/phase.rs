@@ -67,7 +67,7 @@ impl Phase {
 impl Verdict {
     /// Reverts without a comparison; the caller sets the text.
     pub(super) fn revert(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
-        let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.of.dimension());
+        let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.type_of.dimension());
         Verdict {
             decision,
             rule,

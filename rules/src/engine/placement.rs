@@ -113,7 +113,7 @@ impl CheckedRule {
                     Placement::Coordinator
                 };
                 // The obstacle may be another formula over the same hits.
-                let is_others = self.added_up(fold).is_ok() && self.is_of_fold(fold.probe, why);
+                let is_others = self.aggregated(fold).is_ok() && self.is_of_fold(fold.probe, why);
                 (place, if is_others { OTHERS } else { why })
             }
         }

@@ -110,7 +110,7 @@ impl CheckedRule {
         let folds = folds.filter(|(fold, _)| fold.probe == probe);
         let mut values = Vec::new();
         for (fold, _) in folds {
-            let value = self.added_up(fold)?;
+            let value = self.aggregated(fold)?;
             values.extend(value.filter(|value| !values.contains(value)));
         }
         if values.len() > VALUES_MAX {
@@ -190,11 +190,11 @@ impl CheckedRule {
     /// Whether a fold of the probe's hits prevents their aggregation.
     pub(super) fn is_of_fold(&self, probe: usize, why: &str) -> bool {
         let mut folds = self.folds.iter().flat_map(|folds| folds.gathered());
-        folds.any(|(fold, _)| fold.probe == probe && self.added_up(fold) == Err(why))
+        folds.any(|(fold, _)| fold.probe == probe && self.aggregated(fold) == Err(why))
     }
 
     /// The value of each hit that a fold sums; `None` if it counts hits.
-    pub(super) fn added_up(&self, fold: &Fold) -> Result<Option<SummedValue>, &'static str> {
+    pub(super) fn aggregated(&self, fold: &Fold) -> Result<Option<SummedValue>, &'static str> {
         let is_added = matches!(
             fold.reduction,
             Reduction::Count

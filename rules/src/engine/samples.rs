@@ -8,7 +8,7 @@ use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind};
-use crate::value::{ProcessId, Subject, Time, WhyMissing};
+use crate::value::{ProcessId, Subject, Time, WhyUnknown};
 
 /// Hits kept of one probe in one process; further ones count as lost and make the window's values none.
 const HITS_MAX: usize = 65536;
@@ -224,7 +224,7 @@ impl Samples {
         &self,
         (rule, probe, process): (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
-    ) -> Result<Vec<&Hit>, WhyMissing> {
+    ) -> Result<Vec<&Hit>, WhyUnknown> {
         let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         series.within(first, last, grown(before.0, after.0)?)
@@ -237,7 +237,7 @@ impl Samples {
         (rule, probe, process): (RuleId, ProbeId, ProcessId),
         each: bool,
         (start, end): (Time, Time),
-    ) -> Result<HitsInWindow, WhyMissing> {
+    ) -> Result<HitsInWindow, WhyUnknown> {
         let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let count = grown(before.0, after.0)?;
@@ -258,7 +258,7 @@ fn grown(before: u64, after: u64) -> Result<u64, &'static str> {
 
 impl ProbeSeries {
     /// The hits after `first` up to `last`, without duplicates, if all `counted` were delivered.
-    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, WhyMissing> {
+    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, WhyUnknown> {
         let within = self.hits.iter();
         let mut hits: Vec<&Hit> = within
             .filter(|hit| hit.time > first && hit.time <= last)
@@ -272,7 +272,7 @@ impl ProbeSeries {
     }
 
     /// Least and greatest duration in seconds, if all `counted` hits were delivered.
-    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, WhyMissing> {
+    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, WhyUnknown> {
         let durations: Vec<u64> = self
             .within(first, last, counted)?
             .iter()

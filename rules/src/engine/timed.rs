@@ -16,7 +16,7 @@ use crate::eval::partial::Content;
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, Scope};
 use crate::plan::Delivery;
-use crate::value::{Key, Machine, ProcessId, Time, Value, finite};
+use crate::value::{Key, Machine, ProcessId, Time, Value, observed};
 
 /// The shortest wait for the parts of nodes, in nanoseconds. A longer window is waited for as long as it lasts.
 const WAITS_NS: u64 = 5_000_000_000;
@@ -139,9 +139,8 @@ impl Engine {
                 None => {
                     let rows = all.numbers.rows.iter().filter(|(of, _)| of == measure);
                     let rows = rows.flat_map(|(_, rows)| rows);
-                    let row = |(process, value): &MeasureRow| {
-                        (Key::Process(*process), value.clone().and_then(finite))
-                    };
+                    let row =
+                        |(process, value): &MeasureRow| (Key::Process(*process), observed(value.clone()));
                     Value::Table(rows.map(row).collect())
                 }
             };

@@ -16,7 +16,7 @@ use crate::measure::Measure;
 use crate::plan::Delivery;
 use crate::rule::CheckedRule;
 use crate::term::Typed;
-use crate::value::{ProcessId, Subject, Time, Value, WhyMissing};
+use crate::value::{ProcessId, Subject, Time, Value, WhyMissing, WhyUnknown};
 
 /// A part of a window, from the processes of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,9 +46,9 @@ pub(super) struct TimedNumbers {
 }
 
 /// The hits of a probe in a process, or why they are unknown.
-type HitRow = (ProcessId, Result<HitsInWindow, WhyMissing>);
+type HitRow = (ProcessId, Result<HitsInWindow, WhyUnknown>);
 /// A measure of a process, or why it is unknown.
-pub(super) type MeasureRow = (ProcessId, Result<f64, WhyMissing>);
+pub(super) type MeasureRow = (ProcessId, Result<f64, WhyUnknown>);
 
 /// What is evaluated, and for which processes.
 pub(super) struct TimedRule<'a> {
@@ -214,7 +214,6 @@ impl TimedNumbers {
     /// Bytes of its memory, at most.
     pub(super) fn bytes(&self) -> usize {
         let text = |text: &String| text.len();
-        let said = |said: &Option<(ProcessId, String)>| said.as_ref().map_or(0, |(_, text)| text.len());
         let hits = self.hits.iter().map(|rows| {
             let texts = rows.iter().filter_map(|(_, row)| row.as_ref().err()).map(text);
             size_of_val(rows) + rows.capacity() * size_of::<HitRow>() + texts.sum::<usize>()
@@ -224,13 +223,14 @@ impl TimedNumbers {
             size_of::<(Measure, Vec<HitRow>)>() + rows.capacity() * size_of::<HitRow>() + texts.sum::<usize>()
         });
         let reduced = self.reduced.iter().map(|reduced| {
-            let texts = said(&reduced.wrong) + reduced.none.as_ref().map_or(0, text);
-            size_of::<Reduced>() + texts + reduced.state.heap_bytes()
+            let reasons = reduced.wrong.iter().map(|(_, why)| why).chain(&reduced.none);
+            let reasons: usize = reasons.map(WhyMissing::bytes).sum();
+            size_of::<Reduced>() + reasons + reduced.state.heap_bytes()
         });
         let lacking = self
             .lacking
             .iter()
-            .map(|lacking| size_of_val(lacking) + said(lacking));
+            .map(|lacking| size_of_val(lacking) + lacking.as_ref().map_or(0, |(_, why)| why.len()));
         size_of::<TimedNumbers>() + hits.chain(rows).chain(reduced).chain(lacking).sum::<usize>()
     }
 }

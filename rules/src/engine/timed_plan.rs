@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::timed_part::TimedPart;
 use crate::eval::partial::Reduced;
-use crate::function::{Reduction, ScalarFunction};
+use crate::function::Reduction;
 use crate::measure::{Measure, Scope};
 use crate::rule::CheckedRule;
 use crate::term::{Term, Typed};
+use crate::value::WhyMissing;
 
 /// What nodes compute of the windows of a length of a rule, and what they pass on instead.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +88,7 @@ impl TimedPlan {
         let reductions = self.window(window).map_or(&[][..], |window| &window.reductions);
         let read = |((reduction, of), reduced): (&(Reduction, Typed), &Reduced)| {
             let mut reduced = reduced.clone();
-            reduced.none = missing.map(str::to_string).or(reduced.none);
+            reduced.none = missing.map(WhyMissing::from).or(reduced.none);
             (*reduction, of.clone(), reduced)
         };
         reductions.iter().zip(&all.numbers.reduced).map(read).collect()
@@ -157,7 +158,7 @@ fn is_reduced_by_nodes(reduction: Reduction, rows: &Typed) -> bool {
 fn is_of_process(of: &Typed) -> bool {
     let known = match &of.term {
         Term::Measure(measure) => measure.scope() == Scope::Process,
-        Term::Apply(function, _) => *function != ScalarFunction::CpuShares,
+        Term::Apply(function, _) => function.scalar().is_some_and(|scalar| scalar.is_by_row),
         Term::Constant(_)
         | Term::WindowDuration
         | Term::WindowIndex

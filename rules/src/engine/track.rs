@@ -14,12 +14,12 @@ use super::instance_table::InstanceTable;
 use super::nest::Nest;
 use super::output::Dropped;
 use super::stream::{Arrived, Stream};
+use crate::eval::Context;
 use crate::eval::called::Memory;
 use crate::eval::partial::Content;
-use crate::eval::{Context, boolean};
 use crate::folds::WindowFolds;
 use crate::hit::Hit;
-use crate::value::{Key, ProcessId, Time};
+use crate::value::{Key, ProcessId, Time, boolean};
 use crate::window::{Begin, Boundaries, Straddle};
 
 /// Open instances at a time; beyond this number the oldest closes incomplete.

@@ -30,7 +30,7 @@ impl Engine {
                         (Standing::NoValue, all_left_out(&dropped))
                     }
                     (Standing::Waiting, _) if running.closed == 0 && !running.absent.is_empty() => {
-                        let absent: Vec<&str> = running.absent.values().map(|why| root(why)).collect();
+                        let absent: Vec<&str> = running.absent.values().map(String::as_str).collect();
                         (Standing::NoValue, not_evaluated(&absent.join("; ")))
                     }
                     (Standing::Waiting, why) if running.closed == 0 => match running.boundary_not_hit() {
@@ -214,16 +214,9 @@ impl Running {
     }
 }
 
-/// The reason why a value is missing, without the name of the metric that it is missing for.
-fn root(reason: &str) -> &str {
-    reason
-        .split_once(" has no value because ")
-        .map_or(reason, |(_, root)| root)
-}
-
 /// Why a condition was not evaluated, for display.
 pub(super) fn not_evaluated(reason: &str) -> String {
-    format!("not evaluated: {}", root(reason))
+    format!("not evaluated: {reason}")
 }
 
 /// Why a rule has no value if none of its windows was evaluated.

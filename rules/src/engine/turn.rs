@@ -96,7 +96,7 @@ impl<'a> TuneEvaluation<'a> {
         let metric = |index: &usize| {
             let metric = self.rule.metrics.get(*index)?;
             let (name, value) = self.metrics.get(*index)?;
-            Some((name.clone(), value.show(metric.value.of)))
+            Some((name.clone(), value.show(metric.value.type_of)))
         };
         let behind = self.rule.requirements.behind(self.place).iter();
         let mut out: Vec<(String, String)> = behind.filter_map(metric).collect();

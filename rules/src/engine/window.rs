@@ -10,7 +10,7 @@ use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind, Scope};
 use crate::rule::CheckedRule;
 use crate::unit::Dimension;
-use crate::value::{Key, Machine, ProcessId, Scalar, Subject, Time, Value, WhyMissing, finite};
+use crate::value::{Cell, Key, Machine, ProcessId, Subject, Time, Value, WhyUnknown, observed};
 use crate::window::{Boundaries, Window};
 
 /// Begin and end of a window: for all processes, and for each that hit its boundaries itself.
@@ -139,21 +139,16 @@ impl Observed<'_> {
         &self,
         measure: Measure,
         complete: &BTreeSet<ProcessId>,
-        one: impl Fn(Subject) -> Result<f64, WhyMissing>,
+        one: impl Fn(Subject) -> Result<f64, WhyUnknown>,
     ) -> Value {
         match measure.scope() {
             Scope::Machine => {
                 let machines = self.machines(complete).into_iter().map(Subject::Machine);
-                Value::Single(
-                    machines
-                        .map(one)
-                        .sum::<Result<f64, WhyMissing>>()
-                        .and_then(finite),
-                )
+                Value::Single(observed(machines.map(one).sum()))
             }
             Scope::Process => {
                 let row = |process: &ProcessId| {
-                    let value = one(Subject::Process(*process)).and_then(finite);
+                    let value = observed(one(Subject::Process(*process)));
                     (Key::Process(*process), value)
                 };
                 Value::Table(complete.iter().map(row).collect())
@@ -254,7 +249,7 @@ impl Observed<'_> {
         measure: Measure,
         of: Subject,
         boundaries: (Time, Time),
-    ) -> Result<f64, WhyMissing> {
+    ) -> Result<f64, WhyUnknown> {
         let found = match measure.kind() {
             MeasureKind::Counter => {
                 let units = if measure.dimension() == Dimension::TIME {
@@ -287,7 +282,7 @@ impl Observed<'_> {
         (rule, probe): (RuleId, ProbeId),
         (name, members): (&str, &BTreeSet<ProcessId>),
         boundaries: (Time, Time),
-    ) -> Result<(), (ProcessId, WhyMissing)> {
+    ) -> Result<(), (ProcessId, WhyUnknown)> {
         for process in members {
             let found = self.samples.each_hit((rule, probe, *process), boundaries);
             let why = |reason| (*process, format!("{name} of {} {reason}", self.name(*process)));
@@ -309,7 +304,7 @@ impl Observed<'_> {
         (name, each): (&str, bool),
         members: &BTreeSet<ProcessId>,
         boundaries: (Time, Time),
-    ) -> Vec<(ProcessId, Result<HitsInWindow, WhyMissing>)> {
+    ) -> Vec<(ProcessId, Result<HitsInWindow, WhyUnknown>)> {
         let row = |process: &ProcessId| {
             let hits = self.samples.hits((rule, probe, *process), each, boundaries);
             let why = |reason| format!("{name} of {} {reason}", self.name(*process));
@@ -324,10 +319,10 @@ impl Observed<'_> {
         measure: Measure,
         complete: &BTreeSet<ProcessId>,
         boundaries: (Time, Time),
-    ) -> BTreeMap<Key, Result<Scalar, WhyMissing>> {
+    ) -> BTreeMap<Key, Cell> {
         let value = |process: &ProcessId| {
             let value = self.one(measure, Subject::Process(*process), boundaries);
-            (Key::Process(*process), value.and_then(finite))
+            (Key::Process(*process), observed(value))
         };
         complete.iter().map(value).collect()
     }

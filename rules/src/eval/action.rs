@@ -2,13 +2,12 @@
 
 use plan::{Action, Argument, Expression, Operator as Computes, PatchRequest};
 
-use super::{Context, boolean};
+use super::Context;
 use crate::change::Change;
-use crate::function::ScalarFunction;
 use crate::lang::ast::Operator;
 use crate::term::{Term, Typed};
 use crate::types::Kind;
-use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing, boolean};
 
 /// Integers from here on do not fit an i64.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_808.0;
@@ -56,7 +55,7 @@ impl Change {
 
     /// Whether an action is permitted; the error states why not.
     pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), WhyMissing> {
-        let is_boolean = || self.formulas().any(|of| of.of.kind == Kind::Boolean);
+        let is_boolean = || self.formulas().any(|value| value.type_of.kind == Kind::Boolean);
         let value = match action {
             Action::Set(set) => set.value.clone(),
             Action::Patch(PatchRequest::SetArgument { value, .. } | PatchRequest::SetTeamSize { value }) => {
@@ -79,7 +78,7 @@ impl Change {
         if boolean(&context.eval(range).single()?)? {
             return Ok(());
         }
-        Err(format!("{value} is outside the range {text}"))
+        Err(format!("{value} is outside the range {text}").into())
     }
 }
 
@@ -88,7 +87,7 @@ impl Change {
 fn number(value: &Scalar) -> Result<Argument, WhyMissing> {
     match value {
         Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
-        Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
+        Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed").into()),
         Scalar::Number(number) if number.fract() == 0.0 && number.abs() < INTEGER_MAX => {
             Ok(Argument::Integer(*number as i64))
         }
@@ -104,7 +103,7 @@ fn row(value: &Value, process: ProcessId) -> Cell {
         Value::Table(rows) => rows
             .get(&Key::Process(process))
             .cloned()
-            .unwrap_or_else(|| Err("a process has no row".to_string())),
+            .unwrap_or_else(|| Err("a process has no row".into())),
     }
 }
 
@@ -117,12 +116,12 @@ fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Ex
         return match number(&value)? {
             Argument::Integer(number) => Ok(Expression::Integer(number)),
             Argument::Double(number) => Ok(Expression::Float(number)),
-            _ => Err(format!("`{value}` is not a number")),
+            _ => Err(format!("`{value}` is not a number").into()),
         };
     }
     let both = |operator, a, b| Expression::Both(operator, Box::new(a), Box::new(b));
     let part = |of: &Typed| expression(context, of, process);
-    let cannot = || "it cannot be computed where it is passed".to_string();
+    let cannot = || WhyMissing::from("it cannot be computed where it is passed");
     match &of.term {
         Term::Original => Ok(Expression::Original),
         Term::Negate(of) => Ok(both(Computes::Subtract, Expression::Integer(0), part(of)?)),
@@ -138,16 +137,8 @@ fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Ex
         }
         Term::Apply(function, parts) => {
             let parts = parts.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-            let fold = |operator| parts.iter().cloned().reduce(|a, b| both(operator, a, b));
-            match (function, parts.as_slice()) {
-                (ScalarFunction::Min, _) => fold(Computes::Min).ok_or_else(cannot),
-                (ScalarFunction::Max, _) => fold(Computes::Max).ok_or_else(cannot),
-                (ScalarFunction::Clamp, [of, low, high]) => {
-                    let least = both(Computes::Max, of.clone(), low.clone());
-                    Ok(both(Computes::Min, least, high.clone()))
-                }
-                _ => Err(cannot()),
-            }
+            let compiled = function.scalar().and_then(|scalar| scalar.compiled);
+            compiled.and_then(|compiled| compiled(parts)).ok_or_else(cannot)
         }
         _ => Err(cannot()),
     }

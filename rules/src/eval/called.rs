@@ -2,11 +2,11 @@
 
 use crate::eval::rows::for_each;
 use crate::eval::run::RunState;
-use crate::eval::{Calls, Context, boolean};
+use crate::eval::{Calls, Context};
 use crate::measure::Measure;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Rows, Scalar, Value, WhyMissing, finite};
+use crate::value::{Cell, Key, Rows, Scalar, Value, WhyMissing, WhyUnknown, boolean, finite};
 
 /// A closed instance with its named metrics.
 #[derive(Clone, Debug)]
@@ -75,13 +75,13 @@ impl<'a> Context<'a> {
     }
 
     /// A row of a table; a process is identified by its rank.
-    fn row(self, of: &Typed, key: &Typed) -> Cell {
-        let rows = match self.eval(of) {
+    fn row(self, table: &Typed, key: &Typed) -> Cell {
+        let rows = match self.eval(table) {
             Value::Table(rows) => rows,
             Value::Single(cell) => return cell,
         };
         let key = self.eval(key).single()?;
-        let found = match of.of.table {
+        let found = match table.type_of.table {
             Some(KeyKind::Process) => {
                 let mut rows = rows.into_iter();
                 rows.find(|(row, _)| self.key(row) == Ok(key.clone()))
@@ -89,7 +89,7 @@ impl<'a> Context<'a> {
             }
             _ => rows.get(&Key::of(&key)).cloned(),
         };
-        found.unwrap_or_else(|| Err(format!("it has no row {key}")))
+        found.unwrap_or_else(|| Err(format!("it has no row {key}").into()))
     }
 
     fn history(self, window: usize) -> &'a [Past] {
@@ -104,7 +104,7 @@ impl<'a> Context<'a> {
         };
         let row = |calls: &Calls| -> Cell {
             let mut sum = 0.0;
-            for (call, value) in calls.as_ref().map_err(String::clone)? {
+            for (call, value) in calls.as_ref().map_err(WhyUnknown::clone)? {
                 let mut variables = self.variables.to_vec();
                 variables.push(Value::Single(Ok(Scalar::Text(call.clone()))));
                 let context = Context {

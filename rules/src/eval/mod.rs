@@ -13,17 +13,19 @@ use std::sync::Arc;
 
 use plan::{Literal, ValueError, ValueType};
 
-use crate::cpu_shares;
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::{Content, Reduced};
 use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
 use crate::facts::ProcessFacts;
-use crate::function::{Reduction, ScalarFunction, factoring};
+use crate::function::{FormulaFunction, Reduction};
 use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, WhyMissing, finite};
+use crate::value::{
+    Cell, HitRead, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, WhyMissing, WhyUnknown, boolean, finite,
+    number, observed,
+};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -36,7 +38,7 @@ pub(crate) struct HitsInWindow {
 }
 
 /// The hits of a probe in each process, or why they are unknown.
-pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, WhyMissing>>;
+pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, WhyUnknown>>;
 
 /// An enclosing instance, as it was when the inner one ended.
 #[derive(Clone, Debug)]
@@ -46,7 +48,7 @@ pub(crate) struct EnclosingInstance {
 }
 
 /// A measure for each MPI function that a process called, or why it is unknown.
-pub(crate) type Calls = Result<BTreeMap<String, f64>, WhyMissing>;
+pub(crate) type Calls = Result<BTreeMap<String, f64>, WhyUnknown>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WindowData {
@@ -61,11 +63,11 @@ pub(crate) struct WindowData {
     /// Data of the enclosing instances at its end, as far as formulas use it.
     pub(crate) around: Vec<EnclosingInstance>,
     /// For each inner window, the metrics of its instances that closed within this one.
-    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, WhyMissing>>,
+    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, WhyUnknown>>,
     /// Measures at the hits of its boundaries.
     pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
     /// Actual duration in seconds, if both ends are known; `None` if it is not over.
-    pub(crate) duration: Option<Result<f64, WhyMissing>>,
+    pub(crate) duration: Option<Result<f64, WhyUnknown>>,
     /// Its begin and end.
     pub(crate) span: (Time, Time),
     /// Its begin and end in each process that hit its boundaries itself.
@@ -114,7 +116,7 @@ pub(crate) struct Context<'a> {
     /// Values of parameters and range variables, the outermost first.
     pub(crate) variables: &'a [Value],
     /// Raw reads of a probe, for captures.
-    pub(crate) reads: &'a [Cell],
+    pub(crate) reads: &'a [HitRead],
     /// For probes of this role, only the hits of this process are visible.
     pub(crate) sees: Option<(usize, ProcessId)>,
 }
@@ -146,8 +148,10 @@ impl WindowData {
 
 /// Why a constant formula cannot be written to a variable of this type. A formula that depends on
 /// measurements is checked when it has a value.
-pub(crate) fn constant_mismatch(of: &Typed, value_type: ValueType) -> Option<ValueError> {
-    let constant = of.is_constant().then(|| Context::default().eval(of).single());
+pub(crate) fn constant_mismatch(typed: &Typed, value_type: ValueType) -> Option<ValueError> {
+    let constant = typed
+        .is_constant()
+        .then(|| Context::default().eval(typed).single());
     let literal = Literal::try_from(&constant?.ok()?).ok()?;
     literal.of_type(value_type).err()
 }
@@ -164,20 +168,20 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The value of `of`; it has the type that the check determined.
-    pub(crate) fn eval(self, of: &Typed) -> Value {
-        let value = self.value(of);
-        debug_assert!(value.is_a(of.of), "{of:?} has the value {value:?}");
+    /// The value of a part; it has the type that the check determined.
+    pub(crate) fn eval(self, typed: &Typed) -> Value {
+        let value = self.value(typed);
+        debug_assert!(value.is_a(typed.type_of), "{typed:?} has the value {value:?}");
         value
     }
 
-    fn value(self, of: &Typed) -> Value {
-        match &of.term {
+    fn value(self, typed: &Typed) -> Value {
+        match &typed.term {
             Term::Constant(value) => Value::Single(Ok(value.clone())),
             Term::Metric(index) => self.metric(*index),
             Term::Measure(measure) => self.measure(*measure),
             Term::WindowDuration => self.in_window(|window| match window.duration.clone() {
-                Some(duration) => Value::Single(duration.and_then(finite)),
+                Some(duration) => Value::Single(observed(duration)),
                 None => Value::none("it is not over"),
             }),
             Term::WindowIndex => self.in_window(|window| Value::number(window.index as f64)),
@@ -190,24 +194,24 @@ impl<'a> Context<'a> {
             } => self.in_window(|window| hits(window, *probe, *statistic, *by_process)),
             Term::Fold(fold) => self.in_window(|window| partial::value(self, window, fold)),
             Term::Call { .. } | Term::Variable(_) | Term::Each { .. } | Term::Row { .. } => {
-                self.called(&of.term)
+                self.called(&typed.term)
             }
             Term::Over { .. } | Term::Earlier { .. } | Term::Chosen { .. } | Term::Keys(_) => {
-                self.called(&of.term)
+                self.called(&typed.term)
             }
             Term::Field(field) => Value::Single(match self.hit {
                 Some(hit) => hit.field(*field),
-                None => Err("it is of each hit".to_string()),
+                None => Err("it is of each hit".into()),
             }),
             Term::Read(place) => Value::Single(match self.reads.get(*place) {
-                Some(cell) => cell.clone(),
-                None => Err("it was not delivered".to_string()),
+                Some(read) => read.clone().map_err(WhyMissing::from),
+                None => Err("it was not delivered".into()),
             }),
             Term::Known(value) => value.clone(),
             Term::Inner { .. } | Term::InnerCount(_) | Term::Enclosing { .. } | Term::EnclosingIndex(_) => {
-                self.elsewhere(&of.term)
+                self.elsewhere(&typed.term)
             }
-            Term::At { .. } | Term::Run(_) => self.elsewhere(&of.term),
+            Term::At { .. } | Term::Run(_) => self.elsewhere(&typed.term),
             Term::OfCalls { measure, filter, .. } => self.of_calls(*measure, filter),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
@@ -216,7 +220,7 @@ impl<'a> Context<'a> {
             Term::Proposed => Value::Single(
                 self.proposed
                     .cloned()
-                    .ok_or_else(|| "no value is proposed".to_string()),
+                    .ok_or_else(|| "no value is proposed".into()),
             ),
             Term::Negate(of) => self.eval(of).map(|value| finite(-number(&value)?)),
             Term::Not(of) => self.eval(of).map(|value| Ok(Scalar::Boolean(!boolean(&value)?))),
@@ -234,25 +238,25 @@ impl<'a> Context<'a> {
                 compare(*comparison, &a, &b).map(Scalar::Boolean)
             }),
             Term::Reduce(reduction, of) => Value::Single(self.reduce(*reduction, of)),
-            Term::Apply(function, arguments) => self.apply(*function, arguments),
+            Term::Apply(function, arguments) => self.apply(function, arguments),
         }
     }
 
-    fn reduce(self, reduction: Reduction, of: &Typed) -> Cell {
+    fn reduce(self, reduction: Reduction, rows: &Typed) -> Cell {
         if let Term::Each {
             of, from, to, depth, ..
-        } = &of.term
+        } = &rows.term
         {
             // Its rows are not looked up, so no table is built.
             let rows = self.range(of, (from, to), *depth)?;
             return fold_rows(reduction, rows, NO_NUMBERS, |key| self.key(key));
         }
         let mut reduced = self.window.iter().flat_map(|window| &window.reduced);
-        if let Some((_, _, known)) = reduced.find(|(by, rows, _)| *by == reduction && rows == of) {
-            return known.read(reduction, why_empty(of));
+        if let Some((_, _, known)) = reduced.find(|(by, of, _)| *by == reduction && of == rows) {
+            return known.read(reduction, why_empty(rows));
         }
-        match self.eval(of) {
-            Value::Table(rows) => fold_rows(reduction, rows, why_empty(of), |key| self.key(key)),
+        match self.eval(rows) {
+            Value::Table(values) => fold_rows(reduction, values, why_empty(rows), |key| self.key(key)),
             // If no row of a table could be computed, the table itself is none.
             Value::Single(Err(reason)) => Err(reason),
             Value::Single(value) => value,
@@ -272,10 +276,7 @@ impl<'a> Context<'a> {
 
     fn metric(self, index: usize) -> Value {
         match self.metrics.get(index) {
-            // A reason that already names the metric at its root is passed on as it is.
-            Some((name, Value::Single(Err(reason)))) if !reason.contains(" has no value because ") => {
-                Value::none(format!("{name} has no value because {reason}"))
-            }
+            Some((name, Value::Single(Err(why)))) => Value::none(why.clone().of_metric(name)),
             Some((_, value)) => value.clone(),
             None => Value::none("it is not evaluated yet"),
         }
@@ -294,7 +295,7 @@ impl<'a> Context<'a> {
             Key::Process(process) => {
                 let rank = self.window.and_then(|window| window.ranks.get(process));
                 rank.map(|rank| Scalar::Number((*rank).into()))
-                    .ok_or_else(|| format!("process {} has no rank", process.0))
+                    .ok_or_else(|| format!("process {} has no rank", process.0).into())
             }
             Key::Boolean(value) => Ok(Scalar::Boolean(*value)),
             Key::Number(value) => Ok(Scalar::Number(value.0)),
@@ -303,14 +304,14 @@ impl<'a> Context<'a> {
     }
 
     fn fact(self, fact: Fact) -> Cell {
-        let facts = self.facts.ok_or_else(|| "no process is evaluated".to_string())?;
+        let facts = self.facts.ok_or("no process is evaluated")?;
         let known = match fact {
             Fact::Mpi => facts.mpi.clone().map(Scalar::Text),
             Fact::Rank => facts.rank.map(|rank| Scalar::Number(rank.into())),
             Fact::Size => facts.size.map(|size| Scalar::Number(size.into())),
             Fact::Exe => Some(Scalar::Text(facts.exe.clone())),
         };
-        known.ok_or_else(|| "the process has none".to_string())
+        known.ok_or_else(|| "the process has none".into())
     }
 
     fn logic(self, left: &Typed, right: &Typed, f: impl Fn(bool, bool) -> bool) -> Value {
@@ -319,95 +320,12 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn apply(self, function: ScalarFunction, arguments: &[Typed]) -> Value {
+    fn apply(self, function: &FormulaFunction, arguments: &[Typed]) -> Value {
         let mut values = arguments.iter().map(|argument| self.eval(argument));
-        let Some(first) = values.next() else {
-            return Value::none("there is no argument");
-        };
-        let rounded = |f: fn(f64) -> f64| move |value: Scalar| finite(f(number(&value)?));
-        let fold = |f: fn(f64, f64) -> f64| {
-            move |a: Value, b: Value| a.zip(b, |a, b| finite(f(number(&a)?, number(&b)?)))
-        };
-        match function {
-            ScalarFunction::Floor => first.map(rounded(f64::floor)),
-            ScalarFunction::Ceil => first.map(rounded(f64::ceil)),
-            ScalarFunction::Round => first.map(rounded(f64::round)),
-            ScalarFunction::Abs => first.map(rounded(f64::abs)),
-            ScalarFunction::Sqrt => first.map(|value| match number(&value)? {
-                value if value < 0.0 => Err("it is the root of a negative number".to_string()),
-                value => finite(value.sqrt()),
-            }),
-            ScalarFunction::FactoringX => factoring_x(first, values.collect()),
-            ScalarFunction::CpuShares => match (values.next(), values.next()) {
-                (Some(serial), Some(now)) => cpu_shares(first, serial, now),
-                _ => Value::none("cpu_shares lacks an argument"),
-            },
-            ScalarFunction::Min => values.fold(first, fold(f64::min)),
-            ScalarFunction::Max => values.fold(first, fold(f64::max)),
-            ScalarFunction::Clamp => {
-                let (low, high) = (values.next(), values.next());
-                let (Some(low), Some(high)) = (low, high) else {
-                    return Value::none("clamp lacks a bound");
-                };
-                let ordered = low.clone().zip(high.clone(), |low, high| {
-                    if number(&low)? <= number(&high)? {
-                        Ok(low)
-                    } else {
-                        Err("clamp has its low bound above its high".into())
-                    }
-                });
-                fold(f64::min)(fold(f64::max)(first, ordered), high)
-            }
+        match function.scalar() {
+            Some(scalar) => (scalar.evaluate)(&mut values),
+            None => Value::none("it is no function of single values"),
         }
-    }
-}
-
-fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
-    let Ok([mean, stddev, workers]) = <[Value; 3]>::try_from(others) else {
-        return Value::none("factoring_x lacks an argument");
-    };
-    let step = |f: fn(f64, f64) -> Result<f64, &'static str>| {
-        move |a: Scalar, b: Scalar| finite(f(number(&a)?, number(&b)?)?)
-    };
-    let spread = mean
-        .zip(stddev, step(factoring::variation))
-        .zip(workers, step(factoring::spread));
-    batch.zip(spread, step(factoring::factor))
-}
-
-/// The CPUs of each row; none in all rows if one of them is not known.
-fn cpu_shares(cpus: Value, serial: Value, now: Value) -> Value {
-    let cpus = cpus.single().and_then(|cpus| number(&cpus));
-    let (Value::Table(serial), Value::Table(mut now)) = (serial, now) else {
-        return Value::none("cpu_shares needs two tables");
-    };
-    let (keys, serial): (Vec<Key>, Vec<Cell>) = serial.into_iter().unzip();
-    let unknown = || Err("its present size is not known".to_owned());
-    let rows = keys.iter().zip(serial).map(|(key, serial)| {
-        let size = now.remove(key).unwrap_or_else(unknown);
-        Ok((number(&serial?)?, number(&size?)?))
-    });
-    let rows: Result<Vec<(f64, f64)>, WhyMissing> = rows.collect();
-    let shares = rows.and_then(|rows| Ok(cpu_shares::shares(cpus?, &rows)));
-    let cells: Vec<Cell> = match shares {
-        Ok(shares) => shares.into_iter().map(|share| finite(share.into())).collect(),
-        Err(why) => keys.iter().map(|_| Err(why.clone())).collect(),
-    };
-    Value::Table(keys.into_iter().zip(cells).collect())
-}
-
-/// The checker ensures the type; a mismatch gives none instead of a panic.
-pub(crate) fn number(value: &Scalar) -> Result<f64, WhyMissing> {
-    match value {
-        Scalar::Number(value) => Ok(*value),
-        _ => Err(format!("{value} is not a number")),
-    }
-}
-
-pub(crate) fn boolean(value: &Scalar) -> Result<bool, WhyMissing> {
-    match value {
-        Scalar::Boolean(value) => Ok(*value),
-        _ => Err(format!("{value} is not a boolean")),
     }
 }
 
@@ -418,7 +336,7 @@ pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
         _ => NOT_FINITE,
     };
     let value = calculated(operator, a, b);
-    value.map(Scalar::Number).ok_or_else(|| why().to_string())
+    value.map(Scalar::Number).ok_or_else(|| why().into())
 }
 
 /// The result without a reason; `None` if there is no number.
@@ -452,9 +370,7 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
         return Value::none("the probe is not known");
     };
     if by_process {
-        let cell = |row: &Result<HitsInWindow, WhyMissing>| {
-            row.clone().and_then(|hits| of_hits(name, &hits, statistic))
-        };
+        let cell = |row: &Result<HitsInWindow, WhyUnknown>| of_hits(name, &row.clone()?, statistic);
         let rows = rows.iter();
         return Value::Table(
             rows.map(|(process, row)| (Key::Process(*process), cell(row)))
@@ -490,7 +406,7 @@ impl HitsInWindow {
 }
 
 fn of_hits(name: &str, hits: &HitsInWindow, statistic: Statistic) -> Cell {
-    let never = || format!("{name} was hit 0 times in the window");
+    let never = || format!("{name} was hit 0 times in the window").into();
     match statistic {
         Statistic::Count => finite(hits.count as f64),
         Statistic::Sum => finite(hits.sum_ns as f64 / 1e9),

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use crate::eval::partial::of_values;
-use crate::eval::{Context, calculated, number};
+use crate::eval::{Context, calculated};
 use crate::function::Reduction;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Scalar, Value, WhyMissing, finite};
+use crate::value::{Cell, Key, Scalar, Value, WhyMissing, finite, number};
 
 /// Maximum number of numbers in a range.
 pub(crate) const NUMBERS_MAX: f64 = 10_000.0;
@@ -46,13 +46,13 @@ pub(crate) fn for_each(
     let (from, to) = match ends {
         (Ok(Scalar::Number(from)), Ok(Scalar::Number(to))) => (from, to),
         (Err(reason), _) | (_, Err(reason)) => return Err(reason),
-        _ => return Err("a range goes from number to number".to_string()),
+        _ => return Err("a range goes from number to number".into()),
     };
     if from.fract() != 0.0 {
-        return Err(format!("a range begins at an integer, not at {from}"));
+        return Err(format!("a range begins at an integer, not at {from}").into());
     }
     if to - from >= NUMBERS_MAX {
-        return Err(format!("a range has at most {NUMBERS_MAX} numbers"));
+        return Err(format!("a range has at most {NUMBERS_MAX} numbers").into());
     }
     let of = fix(context, of);
     let mut variables: Vec<Value> = context.variables.iter().take(depth).cloned().collect();
@@ -115,8 +115,8 @@ fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
 pub(crate) const NO_NUMBERS: &str = "its range has no numbers";
 
 /// Why an empty table has no value.
-pub(crate) fn why_empty(of: &Typed) -> &'static str {
-    match of.of.table {
+pub(crate) fn why_empty(typed: &Typed) -> &'static str {
+    match typed.type_of.table {
         Some(KeyKind::Process) => "no process of its roles was there from its beginning to its end",
         _ => "nothing of it was seen in the window",
     }
@@ -141,12 +141,12 @@ pub(crate) fn fold_rows(
         keys.push(key);
     }
     if values.is_empty() {
-        return Err(why_empty.to_owned());
+        return Err(why_empty.into());
     }
     if let Reduction::ArgMin | Reduction::ArgMax = reduction {
         return arg(reduction, &values, &keys, rank);
     }
-    of_values(reduction, &values).unwrap_or_else(|| Err(why_empty.to_owned()))
+    of_values(reduction, &values).unwrap_or_else(|| Err(why_empty.into()))
 }
 
 /// For equal values the first, which is the smallest, key.
@@ -167,6 +167,6 @@ fn arg(reduction: Reduction, values: &[Scalar], keys: &[Key], rank: impl Fn(&Key
     }
     match best {
         Some((_, key)) => rank(key),
-        None => Err("no row is the least or the greatest".to_string()),
+        None => Err("no row is the least or the greatest".into()),
     }
 }

@@ -23,7 +23,7 @@ impl Filled {
     pub(crate) fn fill(&self, context: Context<'_>) -> String {
         let part = |part: &FilledPart| match part {
             FilledPart::Literal(text) => text.clone(),
-            FilledPart::Value(typed) => context.eval(typed).show(typed.of),
+            FilledPart::Value(typed) => context.eval(typed).show(typed.type_of),
         };
         self.0.iter().map(part).collect()
     }

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::eval::Context;
 use crate::eval::partial::{AggregateState, HitPosition};
-use crate::eval::{Context, number};
 use crate::rule::{Run, RunFold};
-use crate::value::{Cell, Key, Value, finite};
+use crate::value::{Cell, Key, Value, finite, number};
 
 /// Rows of a fold by a key; with further keys the fold has no value.
 const ROWS_MAX: usize = 4096;
@@ -87,7 +87,7 @@ impl RunState {
         if self.overflowed {
             return Value::none(format!("it has more than {ROWS_MAX} rows"));
         }
-        let never = || Err("no window has closed in which it has a value".to_string());
+        let never = || Err("no window has closed in which it has a value".into());
         let cell = |folded: &Folded| -> Cell {
             match (folded, &self.run.fold) {
                 (Folded::Ewma(mean), _) => finite(*mean),

@@ -63,7 +63,7 @@ pub(super) fn label(rule: &CheckedRule, window: usize, of: &Typed) -> String {
         Term::Either(..) => "or".to_string(),
         Term::Compare { comparison, .. } => comparison.sign().to_string(),
         Term::Reduce(reduction, _) => reduction.name().to_string(),
-        Term::Apply(function, _) => function.name().to_string(),
+        Term::Apply(function, _) => function.name.to_string(),
         Term::Row { .. } => "[ ]".to_string(),
         Term::Chosen { .. } => "where".to_string(),
         Term::Keys(_) => "keys".to_string(),

@@ -126,25 +126,25 @@ impl Builder {
     }
 
     /// The index of a part, which is added if it is new.
-    fn part(&mut self, rule: &CheckedRule, window: usize, of: &Typed, metrics: &[Option<usize>]) -> usize {
-        if let Term::Metric(metric) = &of.term
+    fn part(&mut self, rule: &CheckedRule, window: usize, typed: &Typed, metrics: &[Option<usize>]) -> usize {
+        if let Term::Metric(metric) = &typed.term
             && let Some(Some(node)) = metrics.get(*metric)
         {
             return *node;
         }
-        if of.is_constant() {
-            let label = show_cell(&Context::default().eval(of).single(), of.of);
+        if typed.is_constant() {
+            let label = show_cell(&Context::default().eval(typed).single(), typed.type_of);
             return self.node(label, Vec::new(), None, String::new());
         }
         let window_name = rule.windows.get(window).map_or("", |window| window.name.as_str());
         let window_name = format!("{}.{window_name}", rule.name);
-        let place = Some(placement(rule, window, of));
-        let inner: Vec<&Typed> = match &of.term {
+        let place = Some(placement(rule, window, typed));
+        let inner: Vec<&Typed> = match &typed.term {
             // The formula for each hit, or each number, belongs to the fold.
             Term::Fold(_) | Term::Each { .. } | Term::OfCalls { .. } => Vec::new(),
-            _ => of.children().into_vec(),
+            _ => typed.children().into_vec(),
         };
-        let label = label(rule, window, of);
+        let label = label(rule, window, typed);
         let parts: Vec<usize> = inner
             .into_iter()
             .map(|part| self.part(rule, window, part, metrics))

@@ -36,6 +36,14 @@ const BANNED_IN_NAMES: [(&str, &str); 4] = [
     ("stretches", "epochs"),
 ];
 
+/// Last words of names that do not say what a folder, a file, a type or a function contains.
+const BANNED_AS_LAST_WORD: [&str; 8] = [
+    "common", "helper", "helpers", "manager", "managers", "misc", "util", "utils",
+];
+
+/// Keywords before the names of items.
+const ITEMS: [&str; 7] = ["struct ", "enum ", "trait ", "type ", "union ", "mod ", "fn "];
+
 pub(super) fn product() -> Outcome<Vec<Source>> {
     sources(&agent_and(&OTHERS))
 }
@@ -100,6 +108,13 @@ fn banned(place: &str, name: &str) -> Option<String> {
     Some(format!("{place}: {name} has {word}; better: {better}"))
 }
 
+/// A name that may contain anything, as a line of the test's message.
+fn vague(place: &str, name: &str) -> Option<String> {
+    let last = words(name).pop()?;
+    let is_banned = BANNED_AS_LAST_WORD.contains(&last.as_str());
+    is_banned.then(|| format!("{place}: {name}; better: what it contains"))
+}
+
 /// Names in a line of code: types, functions, fields, variants and variables, without string literals.
 fn names(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split('"').step_by(2);
@@ -118,6 +133,31 @@ fn no_file_and_no_name_has_a_banned_word() -> Outcome {
         }
     }
     assert_none(&found, "names have words that must be decoded");
+    Ok(())
+}
+
+#[test]
+fn names_of_files_and_items_say_what_they_contain() -> Outcome {
+    let others = [
+        "agent/benches",
+        "agent/tests",
+        "rules/benches",
+        "rules/fuzz",
+        "tests",
+        "tuner/benches",
+        "tuner/tests",
+        "xtask/src",
+    ];
+    let mut found = Vec::new();
+    for source in sources(&agent_and(&[&OTHERS[..], &others].concat()))? {
+        let parts = source.name.trim_end_matches(".rs").split('/');
+        found.extend(parts.filter_map(|part| vague(&source.name, part)));
+        for (line, text) in code(&source.product) {
+            let place = format!("{}:{line}", source.name);
+            found.extend(declared(text, &ITEMS).and_then(|name| vague(&place, name)));
+        }
+    }
+    assert_none(&found, "names may stand for anything");
     Ok(())
 }
 
@@ -258,6 +298,8 @@ fn names_are_found_with_their_words() {
         Some("a.rs:1: is_told has told; better: reported, shown, estimated")
     );
     assert_eq!(banned("a.rs:1", "is_untold"), None);
+    let is_vague = |name| vague("a.rs", name).is_some();
+    assert!(is_vague("LinkManager") && is_vague("common") && !is_vague("common_key"));
     assert_eq!(
         empty_comments("/// The name.\nname: u8,\n/// As `a`.\n/// Three words and\n/// one more.\n"),
         [1]

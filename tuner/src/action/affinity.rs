@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
-use crate::error::{ActionError, Cause};
+use crate::error::ActionError;
 use crate::journal::{
     ActionRecord, JournalChange, Outcome, RevertOutcome, Status, ThreadAffinities, ThreadCpus, WriteHold,
 };
@@ -31,7 +31,7 @@ impl Writer {
         let refused = |why: String| ActionError::Affinity {
             pid,
             cpus: cpus.with_noun(),
-            why: why.into(),
+            why,
         };
         ptrace::refuse_traced(pid).map_err(ActionError::from)?;
         let allowed = allowed(pid);
@@ -192,7 +192,7 @@ fn error(pid: Pid, cpus: &str, errno: Errno) -> ActionError {
     ActionError::Affinity {
         pid,
         cpus: cpus.to_owned(),
-        why: Cause::of(std::io::Error::from(errno)),
+        why: std::io::Error::from(errno).to_string(),
     }
 }
 

@@ -185,10 +185,10 @@ pub(super) fn typed(
 ) -> Result<(Vec<Argument>, Option<ReturnType>), ActionError> {
     let error = |why: String| wrong(&found.name, why);
     let image = &found.module.image;
-    let damaged = |source| {
+    let damaged = |error| {
         ActionError::Module(crate::module::ModuleError::Image {
             path: found.module.path.clone(),
-            source,
+            error,
         })
     };
     let address = found.function.address;

@@ -11,7 +11,7 @@ use crate::arch::{
     Emulation,
     x86_64::code::{Body, FUNCTION_BYTES_MAX},
 };
-use crate::error::{ActionError, Cause};
+use crate::error::ActionError;
 use crate::journal::{ActionRecord, HexBytes, JournalChange, PatchedBytes, Status};
 use crate::module::{Module, ModuleError};
 use crate::place::ProcessMemory;
@@ -37,14 +37,10 @@ impl FoundFunction {
     }
 
     pub(crate) fn refused(&self, done: &'static str, why: impl fmt::Display) -> ActionError {
-        self.refused_for(done, why.to_string().into())
-    }
-
-    fn refused_for(&self, done: &'static str, why: Cause) -> ActionError {
         ActionError::Refused {
             function: self.name.clone(),
             done,
-            why,
+            why: why.to_string(),
         }
     }
 
@@ -75,7 +71,7 @@ impl FoundFunction {
             .image
             .file()
             .read_exact_at(&mut bytes, self.function.offset.0 + offset);
-        read.map_err(|error| self.refused_for(done, Cause::failed("its file cannot be read", error)))?;
+        read.map_err(|error| self.refused(done, format!("its file cannot be read: {error}")))?;
         Ok(bytes)
     }
 
@@ -163,9 +159,9 @@ pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<FoundF
             continue;
         }
         let functions = module.image.functions(&[wanted.name.as_str()]);
-        let functions = functions.map_err(|source| ModuleError::Image {
+        let functions = functions.map_err(|error| ModuleError::Image {
             path: module.path.clone(),
-            source,
+            error,
         })?;
         candidates.extend(functions.into_iter().map(|function| (module, function)));
     }

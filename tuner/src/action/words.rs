@@ -29,7 +29,7 @@ pub(super) fn words<'a>(
         let stored = module
             .image
             .stored(name)
-            .map_err(|source| image_error(module, source))?;
+            .map_err(|error| image_error(module, error))?;
         if stored.contains(&Stored::Data) {
             return Ok(None);
         }
@@ -42,7 +42,7 @@ pub(super) fn words<'a>(
     }
     let module = &found.module;
     let pointed = module.image.is_pointed_to(found.function.address);
-    if words.is_empty() || pointed.map_err(|source| image_error(module, source))? {
+    if words.is_empty() || pointed.map_err(|error| image_error(module, error))? {
         return Ok(None);
     }
     let mut is_referred_to = false;
@@ -60,7 +60,7 @@ pub(super) fn words_of<'a>(
 ) -> Result<Vec<Word<'a>>, ActionError> {
     let mut words = Vec::new();
     let stored = module.image.stored(symbol_name(found));
-    for stored in stored.map_err(|source| image_error(module, source))? {
+    for stored in stored.map_err(|error| image_error(module, error))? {
         let (place, may_be_unbound) = match stored {
             Stored::Call(place) => (place, true),
             Stored::Table(place) => (place, false),
@@ -99,9 +99,9 @@ pub(super) fn each_text(module: &Module, mut look: impl FnMut(Address, &[u8])) -
     Ok(())
 }
 
-pub(super) fn image_error(module: &Module, source: ImageError) -> ActionError {
+pub(super) fn image_error(module: &Module, error: ImageError) -> ActionError {
     ActionError::Module(ModuleError::Image {
         path: module.path.clone(),
-        source,
+        error,
     })
 }

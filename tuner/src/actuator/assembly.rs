@@ -63,16 +63,16 @@ pub(super) struct Assembled {
 /// Why nothing was written in any of the processes.
 #[derive(Debug, Error)]
 pub(super) enum AssemblyError {
-    #[error("process {pid}: {source}")]
-    Participant { pid: Pid, source: Refusal },
+    #[error("process {pid}: {error}")]
+    Participant { pid: Pid, error: Refusal },
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
     Hold(#[from] HoldError),
     #[error(transparent)]
     Scattered(Scattered),
-    #[error("{scattered}; {source}")]
-    NotArmed { scattered: Scattered, source: HoldError },
+    #[error("{scattered}; {error}")]
+    NotArmed { scattered: Scattered, error: HoldError },
     #[error("it was called off")]
     CalledOff,
     #[error("process {0} has ended")]
@@ -166,8 +166,8 @@ impl Assembly {
                     member.passage.missed_ns += *held_ns;
                 }
                 self.lead = (self.lead * 2).min(LEAD_MAX);
-                let source = self.arm(rendezvous).err()?;
-                Some(self.over(Err(AssemblyError::NotArmed { scattered, source })))
+                let error = self.arm(rendezvous).err()?;
+                Some(self.over(Err(AssemblyError::NotArmed { scattered, error })))
             }
             Err(scattered) => Some(self.over(Err(AssemblyError::Scattered(scattered)))),
         }

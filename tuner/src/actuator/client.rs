@@ -32,10 +32,16 @@ pub enum ClientError {
     #[error("the actuator has ended; `tuneagent undo` reverts what it left")]
     Ended,
     #[error("the stream to the actuator failed: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The reply is of another kind than the request.
     #[error("the actuator sent an answer that does not fit the request")]
     OutOfStep,
+}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> ClientError {
+        ClientError::Io(error)
+    }
 }
 
 /// A session with an actuator. Dropping it ends the stream, and with it the session.

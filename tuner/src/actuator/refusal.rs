@@ -100,7 +100,7 @@ impl Kind for VariableError {
 impl Kind for FollowError {
     fn kind(&self) -> ActuatorRefusalKind {
         match self {
-            FollowError::Memory { source, .. } => source.kind(),
+            FollowError::Memory { error, .. } => error.kind(),
             FollowError::Null { .. } | FollowError::Wild { .. } => ActuatorRefusalKind::Refused,
         }
     }

@@ -72,7 +72,7 @@ impl Session {
             match self.in_force_of(*pid, shared) {
                 Ok(change) => in_force.extend(change.map(|change| (*pid, change))),
                 Err(refusal) if refusal.kind == ActuatorRefusalKind::Ended => {}
-                Err(source) => hindered = Some(AssemblyError::Participant { pid: *pid, source }),
+                Err(error) => hindered = Some(AssemblyError::Participant { pid: *pid, error }),
             }
         }
         let run = self.groups_before(&in_force, wanted);
@@ -85,8 +85,8 @@ impl Session {
                 Err(refusal) => {
                     // If it runs another program now, that has no such change.
                     if refusal.kind != ActuatorRefusalKind::Ended {
-                        let source = refusal.clone();
-                        hindered = Some(AssemblyError::Participant { pid, source });
+                        let error = refusal.clone();
+                        hindered = Some(AssemblyError::Participant { pid, error });
                     }
                     let result = Err(refusal);
                     done.entry(pid).or_default().push(Tried { change, result });

@@ -41,7 +41,13 @@ pub enum ServeError {
     #[error("the actuator's stream did not begin with a hello")]
     NoHello,
     #[error("the actuator's stream failed: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> ServeError {
+        ServeError::Io(error)
+    }
 }
 
 /// Serves one session until its stream ends, reverts the session's changes, and returns the result. Ignores

@@ -48,9 +48,21 @@ pub enum ImageError {
         bytes_max: u64,
     },
     #[error("damaged debug information: {0}")]
-    Debug(#[from] gimli::Error),
+    Debug(gimli::Error),
     #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<gimli::Error> for ImageError {
+    fn from(error: gimli::Error) -> ImageError {
+        ImageError::Debug(error)
+    }
+}
+
+impl From<io::Error> for ImageError {
+    fn from(error: io::Error) -> ImageError {
+        ImageError::Io(error)
+    }
 }
 
 /// The identity that the linker gave a file: the same for every copy, different after every rebuild.

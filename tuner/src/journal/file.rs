@@ -32,8 +32,8 @@ const SCRATCH_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// A file or directory is not usable.
-    #[error("journal {}: {source}{}", path.display(), elsewhere(source))]
-    Io { path: PathBuf, source: io::Error },
+    #[error("journal {}: {error}{}", path.display(), elsewhere(error))]
+    Io { path: PathBuf, error: io::Error },
     /// Others could change its content.
     #[error("journal directory {}: others may write there; it must be yours, with mode 0700", path.display())]
     Unsafe { path: PathBuf },
@@ -65,9 +65,9 @@ fn elsewhere(error: &io::Error) -> &'static str {
 }
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError {
-    move |source| JournalError::Io {
+    move |error| JournalError::Io {
         path: path.to_owned(),
-        source,
+        error,
     }
 }
 
@@ -195,9 +195,9 @@ fn read(path: &Path) -> Result<History, JournalError> {
     match fs::read(path) {
         Ok(text) => Ok(History::parse(&text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(History::default()),
-        Err(source) => Err(JournalError::Io {
+        Err(error) => Err(JournalError::Io {
             path: path.to_owned(),
-            source,
+            error,
         }),
     }
 }

@@ -65,9 +65,9 @@ pub(crate) enum Scattered {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// Of those that were written before, some could not be reverted.
-    #[error("{source}{left}")]
+    #[error("{error}{left}")]
     Unreverted {
-        source: Box<Scattered>,
+        error: Box<Scattered>,
         /// What they hold now, in words.
         left: String,
     },
@@ -268,10 +268,10 @@ fn write_all(parts: &[ProcessWrite], hooks: Hooks) -> Result<(), Scattered> {
     for (place, part) in parts.iter().enumerate() {
         if let Err(error) = part.write() {
             let left = revert_writes(parts.get(..place).unwrap_or_default());
-            let source = Box::new(error);
+            let error = Box::new(error);
             return Err(match left.is_empty() {
-                true => *source,
-                false => Scattered::Unreverted { source, left },
+                true => *error,
+                false => Scattered::Unreverted { error, left },
             });
         }
         (hooks.underway)();

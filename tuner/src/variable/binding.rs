@@ -145,7 +145,7 @@ impl<'a> FittingVariables<'a> {
             (Some(error), _, _) => error,
             (None, ..) => VariableError::Walk {
                 name: self.wanted.name.clone(),
-                source: WalkError::TooFar,
+                error: WalkError::TooFar,
             },
         }
     }
@@ -176,7 +176,7 @@ impl<'a> Search<'a> {
         for (index, module) in space.modules.iter().enumerate() {
             search
                 .gather(index, module)
-                .map_err(|source| image_error(module, source))?;
+                .map_err(|error| image_error(module, error))?;
         }
         search.global = search.first_global();
         Ok(search)
@@ -324,7 +324,7 @@ impl<'a> Search<'a> {
         let relocations = module
             .image
             .relocations_of(&self.name)
-            .map_err(|source| image_error(module, source))?;
+            .map_err(|error| image_error(module, error))?;
         for relocation in relocations.iter().filter(|relocation| !relocation.copy) {
             let word = self.space.memory.word(module.address(relocation.place))?;
             let address = Address(word.wrapping_sub(relocation.addend.cast_unsigned()));
@@ -356,13 +356,13 @@ impl<'a> Search<'a> {
         let relocations = module
             .image
             .relocations_of(&self.name)
-            .map_err(|source| image_error(module, source))?;
-        let source = self
+            .map_err(|error| image_error(module, error))?;
+        let error = self
             .candidates
             .iter()
             .find(|other| other.module != found.module && other.symbol.exported);
-        let source = source.filter(|_| relocations.iter().any(|relocation| relocation.copy));
-        let trail = self.trail([Some(found), source], wanted, steps)?;
+        let error = error.filter(|_| relocations.iter().any(|relocation| relocation.copy));
+        let trail = self.trail([Some(found), error], wanted, steps)?;
         let mut location = Location {
             symbol: wanted.to_owned(),
             module: module.clone(),
@@ -399,11 +399,11 @@ impl<'a> Search<'a> {
             let module = &self.space.modules[candidate.module];
             let trail = dwarf::trail(&module.image, candidate.symbol.address, steps);
             let trail = trail.map_err(|error| match error {
-                StepError::Walk(source) => VariableError::Walk {
+                StepError::Walk(error) => VariableError::Walk {
                     name: wanted.to_owned(),
-                    source,
+                    error,
                 },
-                StepError::Image(source) => image_error(module, source),
+                StepError::Image(error) => image_error(module, error),
             })?;
             if trail.is_some() {
                 return Ok(trail);
@@ -421,7 +421,7 @@ impl<'a> Search<'a> {
         if !is_complete && location.size > 0 && end.is_none_or(|end| end > location.size) {
             return Err(VariableError::Walk {
                 name: location.symbol.clone(),
-                source: WalkError::Outside { size: location.size },
+                error: WalkError::Outside { size: location.size },
             });
         }
         if !is_complete || location.size == 0 || !trail.is_fixed() {

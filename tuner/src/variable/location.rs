@@ -60,8 +60,8 @@ pub enum FollowError {
         number: usize,
     },
     /// The memory on the way cannot be read.
-    #[error("`{symbol}` cannot be followed: {source}")]
-    Memory { symbol: String, source: MemoryError },
+    #[error("`{symbol}` cannot be followed: {error}")]
+    Memory { symbol: String, error: MemoryError },
 }
 
 impl Location {
@@ -92,7 +92,7 @@ impl Location {
         let address = self.follow(|address| memory.word(address))?;
         memory
             .read(address, bytes)
-            .map_err(|source| self.unreadable(source))
+            .map_err(|error| self.unreadable(error))
     }
 
     /// The current address of the bytes.
@@ -110,7 +110,7 @@ impl Location {
         let mut at = *root;
         for (index, hop) in hops.iter().enumerate() {
             let place = at.checked_add(*hop).ok_or_else(|| wild(index))?;
-            at = Address(word(place).map_err(|source| self.unreadable(source))?);
+            at = Address(word(place).map_err(|error| self.unreadable(error))?);
             if at.0 == 0 {
                 return Err(FollowError::Null {
                     symbol: self.symbol.clone(),
@@ -122,10 +122,10 @@ impl Location {
         at.checked_add(*offset).ok_or_else(|| wild(hops.len()))
     }
 
-    fn unreadable(&self, source: MemoryError) -> FollowError {
+    fn unreadable(&self, error: MemoryError) -> FollowError {
         FollowError::Memory {
             symbol: self.symbol.clone(),
-            source,
+            error,
         }
     }
 }

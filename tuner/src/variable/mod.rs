@@ -94,8 +94,8 @@ pub enum VariableError {
     ThreadLocal { name: String, path: String },
     #[error(transparent)]
     Path(#[from] PathError),
-    #[error("`{name}`: {source}")]
-    Walk { name: String, source: WalkError },
+    #[error("`{name}`: {error}")]
+    Walk { name: String, error: WalkError },
     /// Without types, fields and elements are unknown.
     #[error(
         "`{name}`: there is no debug information on `{root}` in {path}, so the place of its parts is not known"
@@ -116,8 +116,8 @@ pub enum VariableError {
         name: String,
         places: Vec<Definition>,
     },
-    #[error("{path}: {source}")]
-    Image { path: String, source: ImageError },
+    #[error("{path}: {error}")]
+    Image { path: String, error: ImageError },
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }

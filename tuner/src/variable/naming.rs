@@ -134,10 +134,10 @@ fn ends_alike(one: &str, other: &str) -> bool {
     !one.is_empty() && !other.is_empty() && one.iter().rev().zip(other.iter().rev()).all(|(a, b)| a == b)
 }
 
-pub(super) fn image_error(module: &Module, source: ImageError) -> VariableError {
+pub(super) fn image_error(module: &Module, error: ImageError) -> VariableError {
     VariableError::Image {
         path: module.path.clone(),
-        source,
+        error,
     }
 }
 

@@ -10,7 +10,7 @@
 //! - `moving`: changes of the program between the last check and the store
 //! - `journals`: contents of the journal, access, crashes
 //! - `refused`: typed errors without a write: debuggers, ends of processes, full disks
-//! - `underload`: a program under load, and helpers for it
+//! - `underload`: a program under load, and how it is started and read
 //! - `actions`: calls, code, threads, on this program
 //! - `inverses`: calls that are reverted by their inverse, on this program
 //! - `loading`: libraries, on this program

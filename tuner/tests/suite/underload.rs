@@ -1,4 +1,4 @@
-//! The program with many threads that checks its own results, and helpers for it.
+//! The program with many threads that checks its own results, and how it is started and read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -21,8 +21,8 @@ const SAME: [(Telling, &str, &str); 7] = [
     (Telling::Arguments, "six arguments read", "count, 6 arguments"),
     (Telling::Event, "each call sent", "event"),
     (Telling::BothEnds, "entries and returns counted", "count and time"),
-    (Telling::Time, "times added up", "count and time"),
-    (Telling::Time, "times added up for a rule", ADDED_UP),
+    (Telling::Time, "times aggregated", "count and time"),
+    (Telling::Time, "times aggregated for a rule", AGGREGATED),
     (Telling::Histogram, "times in a histogram", IN_HISTOGRAM),
 ];
 
@@ -31,7 +31,7 @@ const SAME: [(Telling, &str, &str); 7] = [
 const EMPTY: &str = "empty entry";
 const EMPTY_PAIR: &str = "empty pair";
 /// Way of a rule that sums the times of calls.
-const ADDED_UP: &str = "time added up";
+const AGGREGATED: &str = "time aggregated";
 /// Way of a function that is named with `--probe`.
 const IN_HISTOGRAM: &str = "time in a histogram";
 /// Ways that are compared with `EMPTY_PAIR`.
@@ -43,7 +43,7 @@ const WITH_RETURN: [&str; 9] = [
     "count and time, 6 arguments",
     "count, time and order",
     IN_HISTOGRAM,
-    ADDED_UP,
+    AGGREGATED,
     "event with time",
 ];
 
@@ -65,8 +65,8 @@ const TARGETS: [(&str, &str, &str, f64, f64); 5] = [
         2.0,
     ),
     (
-        "P2, its time added up / empty pair",
-        ADDED_UP,
+        "P2, its time aggregated / empty pair",
+        AGGREGATED,
         EMPTY_PAIR,
         1.25,
         2.0,

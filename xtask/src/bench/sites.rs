@@ -10,19 +10,19 @@ use crate::measure::{Outcome, Section, Settings};
 
 const ENTRY: &str = "count";
 const PAIR: &str = "count and time";
-const ADDED_UP: &str = "time added up";
+const AGGREGATED: &str = "time aggregated";
 /// A probe whose BPF program does nothing because the process is not watched.
 const UNWATCHED: &str = "unwatched";
 const UNWATCHED_PAIR: &str = "unwatched pair";
 
 /// Columns of the table. `message` is the work at an MPI call: counted and timed, with bytes, partner and
 /// order.
-const WAYS: [&str; 6] = [ENTRY, UNWATCHED, PAIR, ADDED_UP, UNWATCHED_PAIR, "message"];
+const WAYS: [&str; 6] = [ENTRY, UNWATCHED, PAIR, AGGREGATED, UNWATCHED_PAIR, "message"];
 /// The reference way of each way.
 const FLOORS: [(&str, &str); 3] = [
     (ENTRY, UNWATCHED),
     (PAIR, UNWATCHED_PAIR),
-    (ADDED_UP, UNWATCHED_PAIR),
+    (AGGREGATED, UNWATCHED_PAIR),
 ];
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {

@@ -41,8 +41,13 @@ fn elsewhere(target: &str) -> String {
     }
 }
 
-/// The processes of a target. A name must match exactly one program: processes of that name with the same
-/// parent are one program. If the caller runs one of that name, those of other users are ignored.
+/// Maximum length of a process's name, in bytes: the kernel cuts off the rest (proc(5), `/proc/pid/comm`).
+const COMMAND_NAME_MAX: usize = 15;
+
+/// The processes of a target: those with this pid, of this job or container, or of the program with this name. A program has
+/// the name of its processes, else that of its executable file, else that of the script which an interpreter runs. The name
+/// must match exactly one program: processes of that name with the same parent are one program. If the caller runs one of that
+/// name, those of other users are ignored.
 pub fn resolve(
     target: &str,
     table: &ProcessTable,
@@ -59,45 +64,55 @@ pub fn resolve(
         };
         return (!found.is_empty()).then_some(found).ok_or_else(no_member);
     }
-    let cut = target.get(..15).unwrap_or(target);
+    let searches: [fn(&str, &ProcessTable) -> Vec<i32>; 3] = [named, by_file, by_script];
+    let mut found = searches.iter().map(|search| search(target, table));
+    let found = found.find(|pids| !pids.is_empty()).unwrap_or_default();
+    let own: Vec<i32> = found.iter().copied().filter(|pid| is_own(*pid)).collect();
+    one_program(target, if own.is_empty() { found } else { own }, table)
+}
+
+fn named(name: &str, table: &ProcessTable) -> Vec<i32> {
+    let cut = name.get(..COMMAND_NAME_MAX).unwrap_or(name);
     let named = table.iter().filter(|(_, entry)| entry.name == cut);
-    let mut named: Vec<i32> = named.map(|(pid, _)| pid).collect();
-    if named.is_empty() {
-        // An interpreter that was started through a link has the name of the link.
-        let of_file = |pid: &i32| {
-            let file = std::fs::read_link(format!("/proc/{pid}/exe"));
-            file.is_ok_and(|file| file.file_name() == Some(target.as_ref()))
-        };
-        named.extend(table.iter().map(|(pid, _)| pid).filter(of_file));
-    }
-    if named.is_empty() {
-        // A session shows an interpreter with its script.
-        let runs_script = |pid: &i32| name::script_of(*pid).as_deref() == Some(target);
-        named.extend(table.iter().map(|(pid, _)| pid).filter(runs_script));
-    }
-    let own: Vec<i32> = named.iter().copied().filter(|pid| is_own(*pid)).collect();
-    let named = if own.is_empty() { named } else { own };
+    named.map(|(pid, _)| pid).collect()
+}
+
+/// An interpreter that was started through a link has the name of the link.
+fn by_file(name: &str, table: &ProcessTable) -> Vec<i32> {
+    let is_of_file = |pid: &i32| {
+        let file = std::fs::read_link(format!("/proc/{pid}/exe"));
+        file.is_ok_and(|file| file.file_name() == Some(name.as_ref()))
+    };
+    table.iter().map(|(pid, _)| pid).filter(is_of_file).collect()
+}
+
+/// A session shows an interpreter with its script.
+fn by_script(file: &str, table: &ProcessTable) -> Vec<i32> {
+    let runs_script = |pid: &i32| name::script_of(*pid).as_deref() == Some(file);
+    table.iter().map(|(pid, _)| pid).filter(runs_script).collect()
+}
+
+/// The processes of a name that have one parent. A process whose parent has the name, too, is left out.
+fn one_program(name: &str, named: Vec<i32>, table: &ProcessTable) -> Result<Vec<i32>, TargetError> {
     let parent = |pid: &i32| table.get(*pid).map(|entry| entry.parent);
     let first_of_each: Vec<i32> = named
         .iter()
         .enumerate()
         .filter(|(index, pid)| {
             let started_by_another = named.iter().any(|other| Some(*other) == parent(pid));
-            !started_by_another
-                && !named[..*index]
-                    .iter()
-                    .any(|earlier| parent(earlier) == parent(pid))
+            let mut earlier = named[..*index].iter();
+            !started_by_another && !earlier.any(|earlier| parent(earlier) == parent(pid))
         })
         .map(|(_, pid)| *pid)
         .collect();
     match first_of_each[..] {
-        [] => Err(TargetError::NoSuchProgram { name: target.into() }),
+        [] => Err(TargetError::NoSuchProgram { name: name.into() }),
         [only] => {
             let siblings = named.into_iter().filter(|pid| parent(pid) == parent(&only));
             Ok(siblings.collect())
         }
         _ => Err(TargetError::Ambiguous {
-            name: target.into(),
+            name: name.into(),
             count: first_of_each.len(),
             listed: first_of_each
                 .iter()

@@ -10,27 +10,33 @@ use aya::maps::MapError;
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The object could not be parsed, bound to its maps or loaded.
-    #[error("the kernel refused the BPF object: {0}")]
+    #[error("the kernel refused the BPF object")]
     Object(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the kernel refused the BPF object: {step}")]
+    Load {
+        /// The step of loading that has failed.
+        step: &'static str,
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// A bug of ours: the committed object is not the one that this code was written for.
     #[error("`{0}` is not in the BPF object")]
     Missing(String),
     /// A map, a ring or a tracepoint of the object.
-    #[error("the BPF object cannot be used: {part}: {source}")]
+    #[error("the BPF object cannot be used: {part}")]
     Part { part: String, source: io::Error },
     /// The verifier refused a program: a bug of ours on this kernel, or the kernel lacks a feature that the
     /// program needs.
-    #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
+    #[error("this kernel does not take our program `{program}`: {reason} ({error})")]
     Verifier {
         program: &'static str,
-        source: io::Error,
+        error: io::Error,
         reason: String,
     },
-    #[error("the kernel does not permit probes to write into a program: {source}, {reason}")]
-    NoStore { source: io::Error, reason: String },
-    #[error("loading BPF programs is not permitted: {0}")]
+    #[error("the kernel does not permit probes to write into a program: {error}, {reason}")]
+    NoStore { error: io::Error, reason: String },
+    #[error("loading BPF programs is not permitted")]
     Permission(#[source] io::Error),
-    #[error("could not attach {count} probes to {path}: {source}")]
+    #[error("could not attach {count} probes to {path}")]
     Attach {
         path: String,
         /// Number of requested sites.
@@ -47,19 +53,19 @@ pub enum KernelError {
     #[error("the kernel cannot limit probes to one process (before 6.10)")]
     NotByProcess,
     /// The node's service refused, or is not there.
-    #[error("the node's service: {0}")]
+    #[error("the node's service")]
     Service(#[from] super::service::ServiceError),
     #[error("{0}")]
     Calibration(String),
     /// Some data that the kernel side has counted cannot be read.
-    #[error("some counters cannot be read: mapping more of the BPF map {name} failed: {source}")]
+    #[error("some counters cannot be read: mapping more of the BPF map {name} failed")]
     NotMapped {
         name: &'static str,
         /// Shared, because a map fails once, and each of its readers reports that.
         source: Arc<io::Error>,
     },
     /// A map could not be read or written.
-    #[error("a map of the kernel side failed: {0}")]
+    #[error("a map of the kernel side failed")]
     Map(#[from] MapError),
 }
 
@@ -97,16 +103,20 @@ mod tests {
         };
         let errors = [
             KernelError::object(call_failed()),
+            KernelError::Load {
+                step: "map error",
+                source: MapError::SyscallError(call_failed()).into(),
+            },
             KernelError::object(MapError::SyscallError(call_failed())),
             KernelError::part("calls")(io::Error::other(call_failed())),
             KernelError::Permission(not_permitted()),
             KernelError::Verifier {
                 program: "entry",
-                source: not_permitted(),
+                error: not_permitted(),
                 reason: "no reason".to_owned(),
             },
             KernelError::NoStore {
-                source: not_permitted(),
+                error: not_permitted(),
                 reason: "lockdown".to_owned(),
             },
             KernelError::Attach {

@@ -49,7 +49,7 @@ pub enum FrameError {
     #[error("a message has {0} bytes, and may have {MESSAGE_BYTES_MAX}")]
     TooLong(usize),
     #[error("a message is broken: {0}")]
-    Broken(#[from] postcard::Error),
+    Broken(postcard::Error),
     #[error("a message has another form than the one in which it is written")]
     OtherForm,
 }
@@ -120,7 +120,7 @@ fn decode<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(FrameError::TooLong(bytes.len()));
     }
-    let message = postcard::from_bytes(bytes)?;
+    let message = postcard::from_bytes(bytes).map_err(FrameError::Broken)?;
     match encode(&message) == bytes {
         true => Ok(message),
         false => Err(FrameError::OtherForm),

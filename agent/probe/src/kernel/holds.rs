@@ -56,7 +56,7 @@ impl Holds {
         let attach_type = links::attach_type(kind);
         let hold = text.load("hold", attach_type)?;
         let store = text.load("store", attach_type).map_err(|error| match error {
-            KernelError::Verifier { source, reason, .. } => KernelError::NoStore { source, reason },
+            KernelError::Verifier { error, reason, .. } => KernelError::NoStore { error, reason },
             error => error,
         });
         let array = maps.map("HOLDS").and_then(data).ok_or_else(|| missing("HOLDS"))?;

@@ -70,17 +70,25 @@ impl Kernel {
     /// Has the node's service load the object: it keeps the programs, and this process gets the maps.
     pub fn load_by(service: Service, options: LoadOptions) -> Result<Kernel, KernelError> {
         let served = service.load(&options)?;
-        let parts = (served.maps, Attacher::Service(service), None);
-        Kernel::with(parts, served.reports_waits, options)
+        let attacher = Attacher::Service(service);
+        Kernel::with(served.maps, attacher, None, served.reports_waits, options)
     }
 
     fn of(loaded: LoadedObject, options: LoadOptions) -> Result<Kernel, KernelError> {
-        let parts = (loaded.maps, Attacher::Own(loaded.programs), loaded.family);
-        Kernel::with(parts, loaded.reports_waits, options)
+        let attacher = Attacher::Own(loaded.programs);
+        Kernel::with(
+            loaded.maps,
+            attacher,
+            loaded.family,
+            loaded.reports_waits,
+            options,
+        )
     }
 
     fn with(
-        (maps, attacher, family): (Maps, Attacher, Option<Family>),
+        maps: Maps,
+        attacher: Attacher,
+        family: Option<Family>,
         reports_waits: bool,
         options: LoadOptions,
     ) -> Result<Kernel, KernelError> {

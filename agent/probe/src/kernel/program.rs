@@ -8,7 +8,10 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
-use aya::maps::{Map, MapData};
+use aya::{
+    EbpfError,
+    maps::{Map, MapData},
+};
 
 use aya_obj::btf::BtfFeatures;
 
@@ -92,14 +95,14 @@ impl ProgramText {
                 record_size: function.func_info_rec_size,
             }),
         };
-        sys::load_program(&text).map_err(|(source, log)| {
-            if source.kind() == io::ErrorKind::PermissionDenied && log.is_empty() {
-                KernelError::Permission(source)
+        sys::load_program(&text).map_err(|(error, log)| {
+            if error.kind() == io::ErrorKind::PermissionDenied && log.is_empty() {
+                KernelError::Permission(error)
             } else {
                 tracing::debug!(program = name, %log, "refused by the verifier");
                 KernelError::Verifier {
                     program: name,
-                    source,
+                    error,
                     reason: reason(&log).to_owned(),
                 }
             }
@@ -144,7 +147,7 @@ pub(super) fn missing(name: &str) -> KernelError {
     KernelError::Missing(name.to_owned())
 }
 
-pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
+pub(super) fn load_error(error: EbpfError) -> KernelError {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<io::Error>()
@@ -156,7 +159,15 @@ pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
         }
         source = cause.source();
     }
-    KernelError::object(error)
+    let load = |step, source| KernelError::Load { step, source };
+    // The texts of these repeat those of their sources.
+    match error {
+        EbpfError::MapError(error) => load("map error", error.into()),
+        EbpfError::ParseError(error) => load("error parsing BPF object", error.into()),
+        EbpfError::ProgramError(error) => load("program error", error.into()),
+        EbpfError::BtfError(error) => load("BTF error", error.to_string().into()),
+        other => KernelError::object(other),
+    }
 }
 
 /// Whether the kernel side sees a process under the number that it has here: for a process in a namespace

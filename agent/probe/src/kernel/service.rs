@@ -67,9 +67,9 @@ pub enum ServiceError {
     Refused { why: String, kind: ServiceRefusal },
     #[error("{0}")]
     Failed(io::Error),
-    #[error("it does not answer: {0}")]
+    #[error("it does not answer")]
     Lost(#[from] Errno),
-    #[error("it does not answer: {0}")]
+    #[error("it does not answer")]
     NoReply(#[from] FrameError),
     #[error("it is outside of this container, and counts processes by other numbers")]
     Namespace,

@@ -32,7 +32,7 @@ pub enum RendezvousError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The answering threads could not be started.
-    #[error("the threads that answer could not be started: {0}")]
+    #[error("the threads that answer could not be started")]
     Threads(#[from] std::io::Error),
     /// One CPU cannot hold and answer at the same time.
     #[error("a thread is held on one CPU and answered on another, and there is only one here")]

@@ -30,7 +30,7 @@ pub struct Prices {
     pub value_ns: f64,
     pub event_ns: f64,
     /// Aggregating a hit in the kernel.
-    pub added_ns: f64,
+    pub aggregated_ns: f64,
     /// Each further link at the same instruction, which belongs to another process.
     pub link_ns: f64,
     pub source: PriceSource,
@@ -119,7 +119,7 @@ impl Prices {
             sequence_ns: 100.0,
             value_ns: 30.0,
             event_ns: 250.0,
-            added_ns: 100.0,
+            aggregated_ns: 100.0,
             link_ns: LINK_NS,
             source: PriceSource::Table(why),
         }
@@ -138,7 +138,7 @@ impl Prices {
             sequence_ns: beyond(measured.in_sequence, measured.timed),
             value_ns: beyond(measured.reading, measured.emulated) / f64::from(measured.values.max(1)),
             event_ns: beyond(measured.sending, measured.emulated),
-            added_ns: beyond(measured.added, measured.timed),
+            aggregated_ns: beyond(measured.added, measured.timed),
             link_ns: LINK_NS,
             source: PriceSource::Measured,
         }
@@ -189,7 +189,7 @@ impl Prices {
             + sequence
             + f64::from(probed.values) * self.value_ns
             + f64::from(probed.events) * self.event_ns
-            + f64::from(probed.added) * self.added_ns
+            + f64::from(probed.added) * self.aggregated_ns
             + further * self.link_ns
     }
 }

@@ -20,7 +20,7 @@ const SENT: u32 = SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
 /// reused, because sums of an earlier rule may still be read.
 pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
     probe.spec.flags &= !(SpecFlags::SUM_ENTRY | SpecFlags::SUM_RETURN);
-    let Some((rule, sent)) = common(probe, wanted) else {
+    let Some((rule, sent)) = shared_rule(probe, wanted) else {
         return;
     };
     if rule
@@ -44,7 +44,7 @@ pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
 
 /// The aggregation that all requests for hits have in common, and the flags of those hits; `None` if they
 /// differ.
-fn common(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
+fn shared_rule(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
     let requesting = probe.wanted.iter().filter_map(|index| wanted.get(*index));
     let mut sending = requesting.filter(|want| want.flags & SENT != 0);
     let first = sending.next()?;

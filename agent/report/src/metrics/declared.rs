@@ -276,8 +276,8 @@ table! {
     gauge "tuneagent_unread_event_seconds", JOB, "The longest time in the last seconds that an event was not read.";
     counter "tuneagent_lost_total", &["jobid", "kind"], "What was lost between the program and the rules, by kind.";
     counter "tuneagent_events_total", JOB, "Hits and partial sums that were sent to the rules.";
-    counter "tuneagent_hits_added_up_total", JOB, "Hits that were aggregated in the kernel and not sent.";
-    counter "tuneagent_hits_not_added_up_total", JOB,
+    counter "tuneagent_hits_aggregated_total", JOB, "Hits that were aggregated in the kernel and not sent.";
+    counter "tuneagent_hits_not_aggregated_total", JOB,
         "Hits that should have been aggregated and were sent one by one: a value was no integer or not read, or there was no room.";
     gauge "tuneagent_missing", JOB, "What is missing in the measurement, in the words of the report.";
     gauge "tuneagent_contract_rate", FEATURE,

@@ -135,8 +135,12 @@ impl Filling {
         }
         let events = &snapshot.events;
         self.add("tuneagent_events_total", &[], events.received as f64);
-        self.add("tuneagent_hits_added_up_total", &[], events.added_up as f64);
-        self.add("tuneagent_hits_not_added_up_total", &[], events.sent_alone as f64);
+        self.add("tuneagent_hits_aggregated_total", &[], events.aggregated as f64);
+        self.add(
+            "tuneagent_hits_not_aggregated_total",
+            &[],
+            events.sent_alone as f64,
+        );
         self.add("tuneagent_missing", &[], snapshot.missing.len() as f64);
     }
 

@@ -54,7 +54,7 @@ fn prices(prices: &Prices) -> Value {
         "sequence": prices.sequence_ns,
         "value": prices.value_ns,
         "event": prices.event_ns,
-        "added_up": prices.added_ns,
+        "aggregated": prices.aggregated_ns,
         "link": prices.link_ns,
     })
 }

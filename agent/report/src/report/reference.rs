@@ -20,7 +20,7 @@ pub enum ReferenceError {
 #[derive(Debug, Error)]
 pub enum NoReference {
     #[error("it is not valid JSON: {0}")]
-    NoJson(#[from] serde_json::Error),
+    NoJson(serde_json::Error),
     #[error("its schema is {0}, not {SCHEMA}")]
     OtherSchema(String),
     #[error("it is not a tuneagent report ({SCHEMA}), as attach --json writes it")]
@@ -55,7 +55,7 @@ impl Reference {
     }
 
     fn of(text: &str) -> Result<Reference, NoReference> {
-        let report: Value = serde_json::from_str(text)?;
+        let report: Value = serde_json::from_str(text).map_err(NoReference::NoJson)?;
         match report["schema"].as_str() {
             Some(schema) if schema == SCHEMA => {}
             Some(schema) => return Err(NoReference::OtherSchema(schema.to_owned())),

@@ -27,8 +27,8 @@ const OF_JOB: [Quantity; 16] = [
     "/efficiencies/transfer_efficiency",
     "/completeness/calls_under_way_when_armed",
     "/completeness/events_received",
-    "/completeness/hits_added_up",
-    "/completeness/hits_not_added_up",
+    "/completeness/hits_aggregated",
+    "/completeness/hits_not_aggregated",
     "/call_sites/unseen_calls",
 ];
 

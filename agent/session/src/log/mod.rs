@@ -105,8 +105,8 @@ impl fmt::Debug for LogFile {
 /// Why a log is not complete.
 #[derive(Debug, Error)]
 pub enum LogError {
-    #[error("{name} could not be written: {source}")]
-    NotWritten { name: String, source: io::Error },
+    #[error("{name} could not be written: {error}")]
+    NotWritten { name: String, error: io::Error },
     #[error("{} left out of {name}: it would have more than {} bytes", plural(*.dropped as usize, "event"), lines::LOG_BYTES_MAX)]
     TooLarge { name: String, dropped: u64 },
 }
@@ -136,7 +136,7 @@ impl Log {
         };
         let (text, dropped) = lines.finish();
         match complete(text.as_bytes()) {
-            Err(source) => Err(LogError::NotWritten { name, source }),
+            Err(error) => Err(LogError::NotWritten { name, error }),
             Ok(()) if dropped > 0 => Err(LogError::TooLarge { name, dropped }),
             Ok(()) => Ok(()),
         }

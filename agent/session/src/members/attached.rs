@@ -28,11 +28,11 @@ impl Members {
         scan.searches += 1;
         let is_turn_of_old = scan.searches.is_multiple_of(SEARCHES_OLD);
         let has_launcher = self.has_launcher();
-        let may_load = self.running(machine).filter(|(_, seat, candidate)| {
+        let may_load = self.running(machine).filter(|(_, slot, candidate)| {
             let lacks_mpi = has_launcher && !candidate.has_mpi && candidate.rank.is_some();
             let is_young = !candidate.has_mpi && since(now, candidate.started) < YOUNG_NS;
             let is_turn = is_turn_of_old || is_young;
-            lacks_mpi || seat.is_watched && is_turn
+            lacks_mpi || slot.is_watched && is_turn
         });
         let may_load: Vec<MemberProcess> = may_load.map(|(process, ..)| process).collect();
         effects.extend((!may_load.is_empty()).then_some(MemberEffect::CheckLibraries(may_load)));
@@ -87,8 +87,8 @@ impl Members {
     }
 
     fn rank_and_pid(&self, process: MemberProcess) -> Option<(Option<u32>, ActuatorPid)> {
-        let seat = self.seats.get(&process).filter(|seat| !seat.has_ended)?;
-        let candidate = seat.candidate.as_ref()?;
+        let slot = self.slots.get(&process).filter(|slot| !slot.has_ended)?;
+        let candidate = slot.candidate.as_ref()?;
         Some((candidate.rank, candidate.pid))
     }
 
@@ -148,7 +148,7 @@ impl Members {
         self.replaced.remove(&process);
         let mut effects = self.end_attached(process);
         effects.push(MemberEffect::CheckChanges(process));
-        if self.replaced.is_empty() && self.seats.values().all(|seat| seat.has_ended) {
+        if self.replaced.is_empty() && self.slots.values().all(|slot| slot.has_ended) {
             let (by_signal, with_status) = self.more_exited;
             let more = MemberNotice::MoreExited {
                 by_signal,

@@ -29,9 +29,9 @@ impl Members {
         // Processes without MPI may have executed another program, or loaded what is worth probing. If the
         // dynamic linker of a process was active when it was read, as in MPI_Init, its libraries are not
         // known yet.
-        let young = self.running(machine).filter(|(_, seat, candidate)| {
+        let young = self.running(machine).filter(|(_, slot, candidate)| {
             let may_have_more = !candidate.has_mpi || !candidate.is_linked;
-            seat.is_watched && may_have_more && since(now, candidate.started) < YOUNG_NS
+            slot.is_watched && may_have_more && since(now, candidate.started) < YOUNG_NS
         });
         effects.extend(young.map(|(process, ..)| MemberEffect::LookInto(process)));
         effects.push(MemberEffect::Scan(machine));
@@ -39,8 +39,8 @@ impl Members {
     }
 
     pub(super) fn looked_into(&mut self, process: MemberProcess, now: Candidate) -> MemberEffects {
-        let seat = self.seats.get(&process);
-        let Some(before) = seat.and_then(|seat| seat.candidate.as_ref()) else {
+        let slot = self.slots.get(&process);
+        let Some(before) = slot.and_then(|slot| slot.candidate.as_ref()) else {
             return MemberEffects::new();
         };
         let is_same = before.program == now.program && before.modules == now.modules && before.is_linked;
@@ -50,16 +50,16 @@ impl Members {
         }
     }
 
-    /// Seats a process of a command in this slot.
+    /// Gives a process of a command this slot.
     pub(super) fn join(&mut self, process: MemberProcess, candidate: Candidate) -> MemberEffects {
         let pid = candidate.pid;
-        let before = self.seats.get(&process).filter(|seat| seat.pid == pid.number);
-        let was_watched = before.is_some_and(|seat| seat.is_watched);
+        let before = self.slots.get(&process).filter(|slot| slot.pid == pid.number);
+        let was_watched = before.is_some_and(|slot| slot.is_watched);
         // A process that executes another program stays the same process, ended or not.
-        let has_ended = before.is_some_and(|seat| seat.has_ended);
-        self.seat(process, candidate, false);
-        if let Some(seat) = self.seats.get_mut(&process) {
-            seat.has_ended = has_ended;
+        let has_ended = before.is_some_and(|slot| slot.has_ended);
+        self.fill_slot(process, candidate, false);
+        if let Some(slot) = self.slots.get_mut(&process) {
+            slot.has_ended = has_ended;
         }
         let watch = MemberEffect::Watch {
             machine: process.machine,

@@ -94,7 +94,7 @@ struct Scan {
 pub struct Members {
     origin: MembersOrigin,
     armed: Time,
-    seats: BTreeMap<MemberProcess, SlotState>,
+    slots: BTreeMap<MemberProcess, SlotState>,
     scans: BTreeMap<MachineId, Scan>,
     /// Processes that ended in their slots because they run other programs now, which have not joined yet.
     replaced: BTreeSet<MemberProcess>,
@@ -117,7 +117,7 @@ impl Members {
         Members {
             origin,
             armed: now,
-            seats: BTreeMap::new(),
+            slots: BTreeMap::new(),
             scans: BTreeMap::new(),
             replaced: BTreeSet::new(),
             executed: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl Members {
     pub fn on(&mut self, event: MemberEvent, now: Time) -> MemberEffects {
         match event {
             MemberEvent::Present(process, candidate) => {
-                self.seat(process, candidate, true);
+                self.fill_slot(process, candidate, true);
                 MemberEffects::new()
             }
             MemberEvent::NotMeasured(text) => {
@@ -158,13 +158,13 @@ impl Members {
                 is_unwatched,
             } => {
                 self.missing.unseen += u64::from(is_unwatched);
-                let seat = SlotState {
+                let slot = SlotState {
                     pid,
                     candidate: None,
                     is_watched: false,
                     has_ended: false,
                 };
-                self.seats.insert(process, seat);
+                self.slots.insert(process, slot);
                 MemberEffects::new()
             }
             MemberEvent::Went(process) => {
@@ -191,11 +191,11 @@ impl Members {
     /// The running processes, and those that are about to join.
     pub fn known(&self, machine: MachineId) -> BTreeSet<i32> {
         let here = self
-            .seats
+            .slots
             .iter()
             .filter(|(process, _)| process.machine == machine);
-        let running = here.filter(|(_, seat)| !seat.has_ended);
-        let running = running.map(|(_, seat)| seat.pid);
+        let running = here.filter(|(_, slot)| !slot.has_ended);
+        let running = running.map(|(_, slot)| slot.pid);
         let scan = self.scans.get(&machine);
         let late = scan.into_iter().flat_map(|scan| &scan.late);
         running.chain(late.map(|late| late.pid.number)).collect()
@@ -237,15 +237,15 @@ impl Members {
 
     fn running(&self, machine: MachineId) -> impl Iterator<Item = (MemberProcess, &SlotState, &Candidate)> {
         let here = self
-            .seats
+            .slots
             .iter()
             .filter(move |(process, _)| process.machine == machine);
-        let running = here.filter(|(_, seat)| !seat.has_ended);
-        running.filter_map(|(process, seat)| Some((*process, seat, seat.candidate.as_ref()?)))
+        let running = here.filter(|(_, slot)| !slot.has_ended);
+        running.filter_map(|(process, slot)| Some((*process, slot, slot.candidate.as_ref()?)))
     }
 
     fn found(&mut self, machine: MachineId, found: Vec<(Candidate, bool)>) -> MemberEffects {
-        let user = self.seats.values().find_map(|seat| seat.candidate.as_ref());
+        let user = self.slots.values().find_map(|slot| slot.candidate.as_ref());
         let user = match self.origin {
             MembersOrigin::Attached { any_user: false, .. } => user.map(|first| first.user),
             MembersOrigin::Attached { any_user: true, .. } | MembersOrigin::Command => None,
@@ -295,20 +295,20 @@ impl Members {
     /// Whether the process was reported meanwhile; it may have ended since.
     fn is_known(&self, machine: MachineId, pid: i32, is_running: bool) -> bool {
         let mut here = self
-            .seats
+            .slots
             .iter()
             .filter(|(process, _)| process.machine == machine);
-        here.any(|(_, seat)| seat.pid == pid && (!seat.has_ended || !is_running))
+        here.any(|(_, slot)| slot.pid == pid && (!slot.has_ended || !is_running))
     }
 
-    fn seat(&mut self, process: MemberProcess, candidate: Candidate, is_watched: bool) {
-        let seat = SlotState {
+    fn fill_slot(&mut self, process: MemberProcess, candidate: Candidate, is_watched: bool) {
+        let slot = SlotState {
             pid: candidate.pid.number,
             candidate: Some(candidate),
             is_watched,
             has_ended: false,
         };
-        self.seats.insert(process, seat);
+        self.slots.insert(process, slot);
     }
 
     fn watched(
@@ -317,7 +317,7 @@ impl Members {
         late: Option<LateAttachment>,
         now: Time,
     ) -> MemberEffects {
-        let Some(candidate) = self.take_seat(process, pid, true) else {
+        let Some(candidate) = self.take_slot(process, pid, true) else {
             return MemberEffects::new();
         };
         if let MembersOrigin::Attached { .. } = self.origin {
@@ -339,7 +339,7 @@ impl Members {
     /// Names a process that cannot be watched, with the reason; only values of /proc are shown for it.
     /// Processes that join together are independent of each other.
     fn refused(&mut self, process: MemberProcess, pid: i32, reason: &str) -> MemberEffects {
-        let Some(candidate) = self.take_seat(process, pid, false) else {
+        let Some(candidate) = self.take_slot(process, pid, false) else {
             return MemberEffects::new();
         };
         let mut effects = vec![self.miss(missing::refused(&candidate, reason))];
@@ -349,14 +349,14 @@ impl Members {
         effects
     }
 
-    /// Seats an attached process in its slot; a process of a command already has one.
-    fn take_seat(&mut self, process: MemberProcess, pid: i32, is_watched: bool) -> Option<Candidate> {
+    /// Gives an attached process its slot; a process of a command already has one.
+    fn take_slot(&mut self, process: MemberProcess, pid: i32, is_watched: bool) -> Option<Candidate> {
         if let Some(candidate) = self.scan(process.machine).joining.remove(&pid) {
-            self.seat(process, candidate, is_watched);
+            self.fill_slot(process, candidate, is_watched);
         }
-        let seat = self.seats.get_mut(&process).filter(|seat| seat.pid == pid)?;
-        seat.is_watched = is_watched;
-        seat.candidate.clone()
+        let slot = self.slots.get_mut(&process).filter(|slot| slot.pid == pid)?;
+        slot.is_watched = is_watched;
+        slot.candidate.clone()
     }
 
     fn miss(&mut self, text: String) -> MemberEffect {
@@ -368,9 +368,9 @@ impl Members {
     fn end(&mut self, processes: Vec<MemberProcess>) -> MemberEffects {
         let mut ended = Vec::new();
         for process in processes {
-            let seat = self.seats.get_mut(&process).filter(|seat| !seat.has_ended);
-            if let Some(seat) = seat {
-                seat.has_ended = true;
+            let slot = self.slots.get_mut(&process).filter(|slot| !slot.has_ended);
+            if let Some(slot) = slot {
+                slot.has_ended = true;
                 ended.push(process);
             }
         }

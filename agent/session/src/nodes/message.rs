@@ -125,7 +125,7 @@ pub enum NodeMessageError {
     #[error("a message has another format: use the same version of tuneagent on all nodes")]
     Format,
     #[error("a message is broken: {0}")]
-    Broken(#[from] postcard::Error),
+    Broken(postcard::Error),
 }
 
 impl Up {
@@ -162,7 +162,7 @@ impl NodeReport {
     /// # Errors
     /// If they are too long to travel.
     pub fn set_numbers(&mut self, numbers: &NodeNumbers) -> Result<(), NodeMessageError> {
-        self.numbers = postcard::to_extend(numbers, Vec::new())?;
+        self.numbers = postcard::to_extend(numbers, Vec::new()).map_err(NodeMessageError::Broken)?;
         match self.numbers.len() {
             bytes if bytes > NUMBERS_MAX => {
                 self.numbers.clear();
@@ -180,13 +180,13 @@ impl NodeReport {
         if self.numbers.len() > NUMBERS_MAX {
             return Err(NodeMessageError::TooLong(self.numbers.len()));
         }
-        let numbers: NodeNumbers = postcard::from_bytes(&self.numbers)?;
+        let numbers: NodeNumbers = postcard::from_bytes(&self.numbers).map_err(NodeMessageError::Broken)?;
         Ok(numbers.bounded())
     }
 }
 
 fn encode(message: &impl Serialize) -> Result<Vec<u8>, NodeMessageError> {
-    let bytes = postcard::to_extend(message, vec![FORMAT])?;
+    let bytes = postcard::to_extend(message, vec![FORMAT]).map_err(NodeMessageError::Broken)?;
     match bytes.len() {
         bytes if bytes > MESSAGE_MAX => Err(NodeMessageError::TooLong(bytes)),
         _ => Ok(bytes),
@@ -196,7 +196,7 @@ fn encode(message: &impl Serialize) -> Result<Vec<u8>, NodeMessageError> {
 fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, NodeMessageError> {
     match message {
         _ if message.len() > MESSAGE_MAX => Err(NodeMessageError::TooLong(message.len())),
-        [FORMAT, item @ ..] => Ok(postcard::from_bytes(item)?),
+        [FORMAT, item @ ..] => postcard::from_bytes(item).map_err(NodeMessageError::Broken),
         _ => Err(NodeMessageError::Format),
     }
 }

@@ -48,8 +48,9 @@ impl Actor {
         }
         let workers = self.workers(&self.policy.changeable(watch))?;
         let decision = self.policy.decide(watch, &workers);
-        let decision = decision
-            .map_err(|wrong| Failure::no(wrong.first().map_or(String::new(), |one| one.message.clone())))?;
+        let decision = decision.map_err(|wrong| {
+            Failure::failed(wrong.first().map_or(String::new(), |one| one.message.clone()))
+        })?;
         match decision {
             PolicyAction::Wait => Ok(None),
             PolicyAction::Say(line) => Ok(Some(line)),

@@ -67,7 +67,7 @@ pub(super) fn written(
         let report = serde_json::from_str(&line.map_err(cannot)?);
         report.map_err(|error| {
             let place = format!("{}:{}", file.display(), at + 1);
-            Failure::not_there(format!(
+            Failure::invalid(format!(
                 "{place}: this is no report of a session ({error}): `attach --snapshots FILE` writes them"
             ))
         })
@@ -106,15 +106,15 @@ impl JobSession {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(Failure::no)?;
+            .map_err(Failure::failed)?;
         let output = child.stdout.take();
-        let output = output.ok_or_else(|| Failure::no("the session has no output"))?;
+        let output = output.ok_or_else(|| Failure::failed("the session has no output"))?;
         let (sender, reports) = sync_channel(WAITING_MAX);
         // The session is never held up by a reader that does something else.
         thread::Builder::new()
             .name("reports".to_owned())
             .spawn(move || pass_on(output, &sender))
-            .map_err(Failure::no)?;
+            .map_err(Failure::failed)?;
         Ok(JobSession { child, reports })
     }
 
@@ -144,11 +144,11 @@ impl JobSession {
     pub(super) fn end(mut self) -> Result<(), Failure> {
         // It has said why.
         let why = "the session that watches the program could not begin";
-        match self.finish().map_err(Failure::no)?.code() {
+        match self.finish().map_err(Failure::failed)?.code() {
             Some(0) => Ok(()),
             Some(3) => Err(Failure::not_permitted(why)),
-            Some(2) => Err(Failure::not_there(why)),
-            _ => Err(Failure::no("the session that watched the program failed")),
+            Some(2) => Err(Failure::invalid(why)),
+            _ => Err(Failure::failed("the session that watched the program failed")),
         }
     }
 
@@ -171,8 +171,8 @@ fn pass_on(output: ChildStdout, reports: &SyncSender<Result<RankReport, Failure>
     for line in BufReader::new(output).lines() {
         let report = match line {
             Ok(line) if !line.starts_with('{') => continue,
-            Ok(line) => serde_json::from_str(&line).map_err(Failure::no),
-            Err(error) => Err(Failure::no(error)),
+            Ok(line) => serde_json::from_str(&line).map_err(Failure::failed),
+            Err(error) => Err(Failure::failed(error)),
         };
         // If no one waits for it any more, the rest is read all the same, so that the session can end.
         left_out += u32::from(matches!(reports.try_send(report), Err(TrySendError::Full(_))));

@@ -46,9 +46,9 @@ pub(super) fn run(args: &LearnArgs) -> CommandResult {
         console::error_line(format_args!("does not hold: {wrong}"));
     }
     match file {
-        None => console::complete(&learned.text).map_err(Failure::no)?,
+        None => console::complete(&learned.text).map_err(Failure::failed)?,
         Some(file) => {
-            file.complete(learned.text.as_bytes()).map_err(Failure::no)?;
+            file.complete(learned.text.as_bytes()).map_err(Failure::failed)?;
             console::error_line(format_args!("written: {}", args.output));
         }
     }
@@ -59,7 +59,7 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
     let stages = &args.stages.stages;
     let reported = |reports: Vec<RankReport>| match stages.is_empty() {
         true => Ok((
-            observed_ranks(&reports).map_err(Failure::no)?,
+            observed_ranks(&reports).map_err(Failure::failed)?,
             "Learned from the messages between the ranks of an MPI job.",
         )),
         false => Ok((
@@ -76,14 +76,14 @@ fn learned(args: &LearnArgs) -> Result<Learned, Failure> {
             "Learned from running processes that are joined by pipes.",
         ),
     };
-    learn(&seen, &name(&seen), about).map_err(Failure::no)
+    learn(&seen, &name(&seen), about).map_err(Failure::failed)
 }
 
 /// A function that is never called is a mistake of the command line.
 fn not_activated(why: NotLearned) -> Failure {
     match why {
-        NotLearned::NotActivated { .. } => Failure::not_there(format!("--stage: {why}")),
-        _ => Failure::no(why),
+        NotLearned::NotActivated { .. } => Failure::invalid(format!("--stage: {why}")),
+        _ => Failure::failed(why),
     }
 }
 
@@ -116,14 +116,14 @@ fn pipeline(args: &LearnArgs, target: &str) -> Result<ObservedGraph, Failure> {
         true
     });
     if let (Err(ended), true) = (&ended, slices.len() < 2) {
-        return Err(Failure::no(format!("{ended} before enough was seen of it")));
+        return Err(Failure::failed(format!("{ended} before enough was seen of it")));
     }
     if slices.len() < 2 {
-        return Err(Failure::no(NotLearned::Filling {
+        return Err(Failure::failed(NotLearned::Filling {
             seconds: args.duration.as_secs_f64(),
         }));
     }
-    observed(&pipeline, &slices).map_err(Failure::no)
+    observed(&pipeline, &slices).map_err(Failure::failed)
 }
 
 /// A name for the contract: `zstd-awk-xz`.

@@ -25,7 +25,7 @@ pub(super) struct Metrics {
 
 impl MetricsAddress {
     pub(super) fn bind(address: SocketAddr) -> Result<MetricsAddress, Failure> {
-        let listener = http::bind(("/metrics", "--metrics"), address).map_err(Failure::not_there)?;
+        let listener = http::bind("/metrics", "--metrics", address).map_err(Failure::invalid)?;
         Ok(MetricsAddress(listener))
     }
 
@@ -53,7 +53,7 @@ impl MetricsAddress {
             }
         };
         let thread = std::thread::Builder::new().name("metrics".to_owned());
-        thread.spawn(serving).map_err(Failure::no)?;
+        thread.spawn(serving).map_err(Failure::failed)?;
         Ok(Metrics { newest })
     }
 }

@@ -29,7 +29,7 @@ impl<'a> Required<'a> {
         has_bytes: bool,
     ) -> Result<Required<'a>, NotShown> {
         let (assessment, _) = contract.capacity()?;
-        let watch = ContractWatch::of(contract, &assessment).map_err(Failure::not_there)?;
+        let watch = ContractWatch::of(contract, &assessment).map_err(Failure::invalid)?;
         let mut required = Required {
             contract: contract.clone(),
             watch,
@@ -37,7 +37,7 @@ impl<'a> Required<'a> {
             text: None,
             has_bytes,
         };
-        required.has_sizes(&required.watch).map_err(Failure::not_there)?;
+        required.has_sizes(&required.watch).map_err(Failure::invalid)?;
         required.text = required.read();
         Ok(required)
     }
@@ -86,10 +86,8 @@ impl<'a> Required<'a> {
         let contract = parsed(text, self.args)?;
         let (assessment, _) = contract.capacity()?;
         let mut watch = self.watch.clone();
-        let lines = watch
-            .require(&contract, &assessment)
-            .map_err(Failure::not_there)?;
-        self.has_sizes(&watch).map_err(Failure::not_there)?;
+        let lines = watch.require(&contract, &assessment).map_err(Failure::invalid)?;
+        self.has_sizes(&watch).map_err(Failure::invalid)?;
         (self.contract, self.watch) = (contract, watch);
         Ok(lines)
     }

@@ -37,11 +37,11 @@ pub(super) fn open(target: &str) -> Result<(Pipeline, PipeSampler), Failure> {
     let pipeline = found(pid, is_own).map_err(|error| {
         let code = match error {
             NoPipeline::NotPermitted { .. } => Code::NotPermitted,
-            _ => Code::NotThere,
+            _ => Code::Invalid,
         };
         Failure::new(code, error)
     })?;
-    let sampler = PipeSampler::open(&pipeline, monotonic_ns()).map_err(Failure::no)?;
+    let sampler = PipeSampler::open(&pipeline, monotonic_ns()).map_err(Failure::failed)?;
     Ok((pipeline, sampler))
 }
 

@@ -37,7 +37,7 @@ pub(super) fn simulate(contract: &Contract, scenario: &ScenarioArgs, json: bool)
         show(&simulation);
     }
     Ok(match simulation.stall {
-        Some(_) => Code::No,
+        Some(_) => Code::Failed,
         None => Code::Done,
     })
 }

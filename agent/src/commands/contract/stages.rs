@@ -18,7 +18,7 @@ pub(super) fn check(stages: &[StageFunctions], target: Option<&str>) -> Result<(
 }
 
 pub(super) fn are_a_chain(stages: &[StageFunctions]) -> Result<(), Failure> {
-    StageFunctions::check(stages).map_err(|why| Failure::not_there(format!("--stage: {why}")))
+    StageFunctions::check(stages).map_err(|why| Failure::invalid(format!("--stage: {why}")))
 }
 
 /// # Errors
@@ -40,7 +40,7 @@ pub(in crate::commands) fn are_in(stages: &[StageFunctions], job: &Job) -> Resul
         let mut unknown = names.filter_map(|function| unknown(&FunctionName::from(function.as_str())));
         if let Some(why) = unknown.next() {
             let message = format!("--stage {}: {why}\nnothing was attached", stage.name);
-            return Err(Failure::not_there(message));
+            return Err(Failure::invalid(message));
         }
     }
     Ok(())

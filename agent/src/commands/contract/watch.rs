@@ -66,8 +66,8 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
     let summary = required.watch.summary();
     if summary.windows == 0 {
         let why = match source {
-            StreamSource::Written(file) => Failure::no(format!("{}: {NO_WINDOW}", file.display())),
-            StreamSource::Job(_) | StreamSource::Pipes(_) => Failure::no(filling(args)),
+            StreamSource::Written(file) => Failure::failed(format!("{}: {NO_WINDOW}", file.display())),
+            StreamSource::Job(_) | StreamSource::Pipes(_) => Failure::failed(filling(args)),
         };
         return Err(why.into());
     }
@@ -80,15 +80,15 @@ pub(super) fn run(contract: &Contract, args: &WatchContractArgs) -> ShowResult {
         let svg = required
             .contract
             .svg(&assessment, &capacity, Some(&summary.seen()));
-        picture.complete(svg.as_bytes()).map_err(Failure::no)?;
+        picture.complete(svg.as_bytes()).map_err(Failure::failed)?;
     }
-    Ok(if summary.holds { Code::Done } else { Code::No })
+    Ok(if summary.holds { Code::Done } else { Code::Failed })
 }
 
 /// Data for other programs, an object a line.
 fn print_line(data: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(data).map_err(Failure::no)?;
-    console::complete(&(text + "\n")).map_err(Failure::no)
+    let text = serde_json::to_string(data).map_err(Failure::failed)?;
+    console::complete(&(text + "\n")).map_err(Failure::failed)
 }
 
 /// Where windows are shown.
@@ -128,8 +128,8 @@ pub(super) fn failure(why: NotJudged) -> Failure {
     use NotLearned::{Filling, Still, TooFew};
     match why {
         // It may be seen when watched for longer.
-        NotJudged::NotCounted(Filling { .. } | Still { .. } | TooFew) => Failure::no(why),
-        _ => Failure::not_there(why),
+        NotJudged::NotCounted(Filling { .. } | Still { .. } | TooFew) => Failure::failed(why),
+        _ => Failure::invalid(why),
     }
 }
 
@@ -228,12 +228,12 @@ impl StageSession {
         part: &Pipeline,
         args: &WatchContractArgs,
     ) -> Result<StageSession, Failure> {
-        let targets = changeable(&required.contract, part).map_err(Failure::not_there)?;
+        let targets = changeable(&required.contract, part).map_err(Failure::invalid)?;
         let times = (args.duration, RankWindows::REPORT_EVERY);
         let mut session = JobSession::start(&targets, &[], times, true)?;
         if session.next()?.is_none() {
             session.end()?;
-            return Err(Failure::no("the program has ended"));
+            return Err(Failure::failed("the program has ended"));
         }
         let actor = Actor::new(&required.contract, &targets, session.pid());
         Ok(StageSession { session, actor })

@@ -130,7 +130,10 @@ pub(super) fn run(args: &DoctorArgs) -> CommandResult {
             tuneagent: env!("CARGO_PKG_VERSION"),
             checks: &checks,
         };
-        say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::no)?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&report).map_err(Failure::failed)?
+        );
     } else {
         checks
             .iter()
@@ -138,7 +141,7 @@ pub(super) fn run(args: &DoctorArgs) -> CommandResult {
             .for_each(|line| say!("{line}"));
     }
     Ok(if checks.iter().any(|check| check.status == Status::Fails) {
-        Code::No
+        Code::Failed
     } else {
         Code::Done
     })

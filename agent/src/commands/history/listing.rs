@@ -27,8 +27,8 @@ const PROCESSES_SHOWN: usize = 4;
 
 pub(in crate::commands) fn journal(args: &JournalArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
-    let state = StateDir::usual().map_err(Failure::not_there)?;
-    let mut histories = state.histories().map_err(Failure::not_there)?;
+    let state = StateDir::usual().map_err(Failure::invalid)?;
+    let mut histories = state.histories().map_err(Failure::invalid)?;
     histories.reverse();
     if let Some(target) = &args.target {
         retain(&mut histories, target)?;
@@ -137,8 +137,8 @@ fn as_json(change: &JournalChange) -> serde_json::Value {
 /// be omitted if only one has a change with this number.
 pub(in crate::commands) fn explain(pid: Option<i32>, number: u64) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
-    let state = StateDir::usual().map_err(Failure::not_there)?;
-    let histories = state.histories().map_err(Failure::not_there)?;
+    let state = StateDir::usual().map_err(Failure::invalid)?;
+    let histories = state.histories().map_err(Failure::invalid)?;
     let of = |pids: Option<&[i32]>| -> Vec<JournalChange> {
         let changes = histories.iter().flat_map(|(_, history)| history.changes());
         let is_it = |change: &JournalChange| {
@@ -157,7 +157,7 @@ pub(in crate::commands) fn explain(pid: Option<i32>, number: u64) -> CommandResu
         && pid.is_none()
     {
         let pid = first.intent.target.pid;
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "{} processes have a change {number}: give the process too, as in `tuneagent explain change {pid}:{number}` ({}, the last one)",
             changes.len(),
             printable(program(first)),
@@ -171,7 +171,7 @@ pub(in crate::commands) fn explain(pid: Option<i32>, number: u64) -> CommandResu
             ),
             None => format!("no journal in {} has a change {number}", state.path().display()),
         };
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "{what}; all changes: tuneagent journal --all"
         )));
     }
@@ -203,7 +203,7 @@ pub(in crate::commands) fn explain(pid: Option<i32>, number: u64) -> CommandResu
 
 fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
     let pid = target::pid(target)?;
-    let job = Discovery::default().job_of(pid).map_err(Failure::not_there)?;
+    let job = Discovery::default().job_of(pid).map_err(Failure::invalid)?;
     Ok(job.members.iter().map(|member| member.process.pid).collect())
 }
 

@@ -13,7 +13,7 @@ use crate::commands::attach;
 use crate::{
     cli::{AttachArgs, Cli, Command, JoinArgs, VERSION, WatchArgs},
     exit::{CommandResult, Failure},
-    nodes::{CarrierOrder, Helper, StartRequest, Ticket, start_carrier, start_starter},
+    nodes::{CarrierOrder, StartRequest, Subprocess, Ticket, start_carrier, start_node_starter},
     rulebook::{self, RuleBook},
     session::nodes::{NodeRole, NodeSetup},
 };
@@ -31,7 +31,7 @@ pub(in crate::commands) fn join(args: &JoinArgs) -> CommandResult {
     words.extend(args.targets.iter().cloned());
     if args.targets.is_empty() {
         words.push(ticket.target.clone().ok_or_else(|| {
-            Failure::not_there(format!(
+            Failure::invalid(format!(
                 "nothing in the environment of {} on {} names its job: name its processes here: tuneagent node join FILE TARGET",
                 ticket.program, ticket.host
             ))
@@ -39,16 +39,16 @@ pub(in crate::commands) fn join(args: &JoinArgs) -> CommandResult {
     }
     let Cli {
         command: Command::Attach(args),
-    } = Cli::try_parse_from(words).map_err(Failure::not_there)?
+    } = Cli::try_parse_from(words).map_err(Failure::invalid)?
     else {
-        return Err(Failure::no("the command line of attach has changed"));
+        return Err(Failure::failed("the command line of attach has changed"));
     };
     attach::run_as(args, Some(ticket))
 }
 
 /// A node that the coordinator has accepted.
 pub(in crate::commands) struct Joined {
-    carrier: Helper,
+    carrier: Subprocess,
     welcome: Welcome,
     machine: u32,
     ends_with_input: bool,
@@ -75,16 +75,16 @@ impl Joined {
         let until = Instant::now() + ANSWER_WAIT;
         while Instant::now() < until {
             let silent = |error: io::Error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => Failure::no(format!("the session of {host} has ended")),
-                _ => Failure::no(format!("{host} does not answer: {error}")),
+                io::ErrorKind::UnexpectedEof => Failure::failed(format!("the session of {host} has ended")),
+                _ => Failure::failed(format!("{host} does not answer: {error}")),
             };
             let (_, message) = carrier.receive(ends_with_input).map_err(silent)?;
-            match Down::decode(&message).map_err(Failure::no)? {
+            match Down::decode(&message).map_err(Failure::failed)? {
                 Down::Ping { sent_ns } => send(&mut carrier, &NodeAgent::pong(sent_ns, monotonic_ns()))?,
                 Down::Welcome(welcome) => {
                     let incarnation = welcome.incarnation;
-                    let closed = Up::Closed { incarnation }.encode().map_err(Failure::no)?;
-                    carrier.set_last(&closed).map_err(Failure::no)?;
+                    let closed = Up::Closed { incarnation }.encode().map_err(Failure::failed)?;
+                    carrier.set_last(&closed).map_err(Failure::failed)?;
                     return Ok(Joined {
                         carrier,
                         welcome: *welcome,
@@ -93,21 +93,23 @@ impl Joined {
                     });
                 }
                 Down::Refused(why) => {
-                    return Err(Failure::not_there(format!("{host} refuses this node: {why}")));
+                    return Err(Failure::invalid(format!("{host} refuses this node: {why}")));
                 }
                 Down::End(reason) => {
-                    return Err(Failure::no(format!("the session of {host} has ended: {reason}")));
+                    return Err(Failure::failed(format!(
+                        "the session of {host} has ended: {reason}"
+                    )));
                 }
                 Down::Acknowledged { .. } => {}
             }
         }
-        Err(Failure::no(format!("{host} does not answer")))
+        Err(Failure::failed(format!("{host} does not answer")))
     }
 
     /// The rules of the coordinator; sets what it watches, too.
     pub(in crate::commands) fn rules(&self, watch: &mut WatchArgs) -> Result<RuleBook, Failure> {
         watch.probe.clone_from(&self.welcome.probe);
-        watch.budget = self.welcome.budget.parse().map_err(Failure::no)?;
+        watch.budget = self.welcome.budget.parse().map_err(Failure::failed)?;
         RuleBook::of_coordinator(&self.welcome.rules)
     }
 
@@ -117,15 +119,15 @@ impl Joined {
         NodeSetup {
             role: NodeRole::Node(Box::new(node)),
             carrier: self.carrier,
-            starter: None,
+            node_starter: None,
             ends_with_input: self.ends_with_input,
         }
     }
 }
 
-fn send(carrier: &mut Helper, message: &Up) -> Result<(), Failure> {
-    let message = message.encode().map_err(Failure::no)?;
-    carrier.send(0, &message).map_err(Failure::no)
+fn send(carrier: &mut Subprocess, message: &Up) -> Result<(), Failure> {
+    let message = message.encode().map_err(Failure::failed)?;
+    carrier.send(0, &message).map_err(Failure::failed)
 }
 
 /// What a session of `attach` is: a node that has joined, a coordinator, or neither on one machine.
@@ -156,7 +158,7 @@ fn coordinate(
     notes: &mut Vec<String>,
 ) -> Result<NodeSetup, Failure> {
     let files: Result<Vec<_>, _> = args.join_file.iter().map(std::path::absolute).collect();
-    let files = files.map_err(Failure::no)?;
+    let files = files.map_err(Failure::failed)?;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let (by_hand, further) = (
         count(files.len()),
@@ -175,26 +177,26 @@ fn coordinate(
     };
     let (carrier, tickets) = start_carrier(&order)?;
     notes.extend(args.join_file.iter().map(|file| note(file)));
-    let mut coordinator = Coordinator::new(setup, rules.all(), monotonic_ns()).map_err(Failure::not_there)?;
+    let mut coordinator = Coordinator::new(setup, rules.all(), monotonic_ns()).map_err(Failure::invalid)?;
     rules.share((0, 0), 0);
-    let mut starter = None;
+    let mut node_starter = None;
     if let Some(Chosen { hosts, way, user }) = chosen {
-        let mut started = start_starter((&way, user), &hosts, tickets, args.any_user)?;
+        let mut started = start_node_starter(&way, user, &hosts, tickets, args.any_user)?;
         let now_ns = monotonic_ns();
         let starts = Starts::new(way.name(), by_hand + 1, hosts, now_ns);
         for effect in coordinator.start(starts, now_ns) {
             if let CoordinatorEffect::Begin(node) = effect {
                 started
                     .send(node, &StartRequest::Begin.encode())
-                    .map_err(Failure::no)?;
+                    .map_err(Failure::failed)?;
             }
         }
-        starter = Some(started);
+        node_starter = Some(started);
     }
     Ok(NodeSetup {
         role: NodeRole::Coordinator(Box::new(coordinator)),
         carrier,
-        starter,
+        node_starter,
         ends_with_input: false,
     })
 }

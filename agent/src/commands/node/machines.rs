@@ -40,7 +40,7 @@ pub(in crate::commands) fn choose(
     notes: &mut Vec<String>,
 ) -> Result<Option<Chosen>, Failure> {
     let choice = args.nodes.as_deref().map(str::parse::<NodeChoice>).transpose();
-    let choice = choice.map_err(|wrong| Failure::not_there(format!("--nodes: {wrong}")))?;
+    let choice = choice.map_err(|wrong| Failure::invalid(format!("--nodes: {wrong}")))?;
     if choice == Some(NodeChoice::Here) || (choice.is_none() && !args.join_file.is_empty()) {
         return Ok(None);
     }
@@ -63,7 +63,7 @@ fn wanted(
     machines: Machines,
 ) -> Result<Option<Chosen>, Failure> {
     if args.watch.apply.is_some() {
-        return Err(Failure::not_there(
+        return Err(Failure::invalid(
             "--apply and --nodes exclude each other: nothing is changed on several machines yet; `--nodes here` changes this one",
         ));
     }
@@ -71,12 +71,12 @@ fn wanted(
         NodeChoice::Listed(hosts) => machines.without_here(hosts.clone()),
         _ => match (&machines.wrong, machines.others.is_empty()) {
             (Some(wrong), _) => {
-                return Err(Failure::not_there(format!(
+                return Err(Failure::invalid(format!(
                     "--nodes all: the names of the job's machines cannot be used: {wrong}"
                 )));
             }
             (None, true) if job.size() != Some(job.size_here()) => {
-                return Err(Failure::not_there(format!(
+                return Err(Failure::invalid(format!(
                     "--nodes all: nothing here names the other machines of {}: name them, as in --nodes n[1-4],b",
                     job.program()
                 )));

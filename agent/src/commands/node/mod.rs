@@ -59,6 +59,6 @@ fn read_policy(file: &Path) -> Result<NodePolicy, Failure> {
         if let PolicyError::Wrong { path, text, wrong } = &error {
             diagnostics::print(&path.display().to_string(), text, wrong);
         }
-        Failure::no(error)
+        Failure::failed(error)
     })
 }

@@ -19,8 +19,8 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PolicyError {
-    #[error("the policy {} cannot be read: {source}", path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the policy {} cannot be read: {error}", path.display())]
+    Unreadable { path: PathBuf, error: io::Error },
     #[error("the policy {} is no regular file; remove it, or write one in its place", path.display())]
     NoFile { path: PathBuf },
     #[error(
@@ -41,9 +41,9 @@ pub(super) enum PolicyError {
 /// # Errors
 /// If the file is not a regular one, can be written by others than root, or has a mistake.
 pub(super) fn read(path: &Path) -> Result<NodePolicy, PolicyError> {
-    let unreadable = |source| PolicyError::Unreadable {
+    let unreadable = |error| PolicyError::Unreadable {
         path: path.to_owned(),
-        source,
+        error,
     };
     let is_file = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NodePolicy::default()),

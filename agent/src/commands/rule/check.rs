@@ -23,7 +23,7 @@ pub(super) fn run(args: &CheckRuleArgs) -> CommandResult {
     let mut code = Code::Done;
     for file in &args.files {
         if !check(file, args, job.as_ref())? {
-            code = Code::No;
+            code = Code::Failed;
         }
     }
     Ok(code)

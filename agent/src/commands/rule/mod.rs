@@ -63,7 +63,7 @@ fn list(json: bool) -> CommandResult {
 fn show(name: &str) -> CommandResult {
     let Some(text) = rules::shipped_text(name) else {
         let near = suggestion(rules::shipped().map(|(known, _)| known.to_owned()), name);
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "no built-in rule is named {name}{near} (all of them: tuneagent rule list)"
         )));
     };

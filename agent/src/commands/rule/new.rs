@@ -22,7 +22,7 @@ pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
     let is_word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     if !args.name.split('-').all(is_word) {
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "`{}` cannot be a rule's name: small letters, digits and single dashes between them",
             args.name
         )));
@@ -40,11 +40,11 @@ pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
         .create_new(true)
         .open(&path)
         .map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Failure::no(there_already(&path)),
-            _ => Failure::not_there(format!("{shown} cannot be written")).caused_by(&error),
+            ErrorKind::AlreadyExists => Failure::failed(there_already(&path)),
+            _ => Failure::invalid(format!("{shown} cannot be written")).caused_by(&error),
         })?;
     file.write_all(text.as_bytes())
-        .map_err(|error| Failure::no(format!("{shown} could not be written")).caused_by(&error))?;
+        .map_err(|error| Failure::failed(format!("{shown} could not be written")).caused_by(&error))?;
     say!("{shown} written{}", reported(candidates.as_ref()));
     let with = args
         .pid
@@ -81,7 +81,7 @@ fn reported(candidates: Option<&Candidates>) -> String {
 
 fn of_file(path: &Path) -> Result<Candidates, Failure> {
     let shown = path.display();
-    let wrong = |error: &(dyn Error + 'static)| Failure::not_there(shown.to_string()).caused_by(error);
+    let wrong = |error: &(dyn Error + 'static)| Failure::invalid(shown.to_string()).caused_by(error);
     let file = foreign::open(path).map_err(|error| wrong(&error))?;
     let image = Image::read(file).map_err(|error| wrong(&error))?;
     let exe = path.file_name().unwrap_or_default().to_string_lossy();
@@ -91,18 +91,18 @@ fn of_file(path: &Path) -> Result<Candidates, Failure> {
 fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
     let job = target::job(&mut Discovery::default(), target, any_user)?;
     let Some(member) = job.members.first() else {
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "no process of {target} could be inspected"
         )));
     };
     let Some(program) = member.space.executable() else {
-        return Err(Failure::not_there(format!(
+        return Err(Failure::invalid(format!(
             "the program of process {} is not among its files that can be read",
             member.process.pid
         )));
     };
     let mut candidates = Candidates::of(&member.program(), &program.image)
-        .map_err(|error| Failure::not_there(program.path.clone()).caused_by(&error))?;
+        .map_err(|error| Failure::invalid(program.path.clone()).caused_by(&error))?;
     candidates.is_mpi |= member.mpi.is_some();
     add_values(&mut candidates, &member.space);
     Ok(candidates)

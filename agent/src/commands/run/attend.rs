@@ -177,11 +177,11 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
         let missing = missing.join(", ");
         return Err(Failure::not_permitted(format!("probes need {missing}")));
     }
-    leave_keys_to_the_command().map_err(Failure::no)?;
+    leave_keys_to_the_command().map_err(Failure::failed)?;
     let mut text = String::new();
-    io::stdin().read_line(&mut text).map_err(Failure::not_there)?;
-    let order: WatchRequest = serde_json::from_str(&text).map_err(Failure::not_there)?;
-    let process = Process::open(order.pid).map_err(Failure::not_there)?;
+    io::stdin().read_line(&mut text).map_err(Failure::invalid)?;
+    let order: WatchRequest = serde_json::from_str(&text).map_err(Failure::invalid)?;
+    let process = Process::open(order.pid).map_err(Failure::invalid)?;
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     target::may_look(&process, &words.join(" "), false)?;
     // A failure is reported once there is a session.
@@ -192,7 +192,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     let root = FamilyRoot {
         pid: order.pid.unsigned_abs(),
         user: process.uid,
-        rights: rights::handed_on_by(order.pid).map_err(Failure::not_there)?,
+        rights: rights::handed_on_by(order.pid).map_err(Failure::invalid)?,
     };
     let program = expected.last().map_or_else(|| "?".to_owned(), Member::program);
     let options = Options {
@@ -201,7 +201,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
             process: process.clone(),
             root,
             expected,
-            no_member: Discovery::no_member().map_err(Failure::not_there)?,
+            no_member: Discovery::no_member().map_err(Failure::invalid)?,
         }),
         ..attach::compared(&args.watch)?
     };

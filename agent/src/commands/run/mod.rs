@@ -48,15 +48,15 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     let mut watcher = Watcher::start()?;
     watcher.arm(&order)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Failure::no)?;
+    let runtime = runtime.map_err(Failure::failed)?;
     // A key that is pressed as soon as the command prints something must not end this process before the
     // command.
     let passed_on = runtime.block_on(async { SignalForwarder::new() });
-    let passed_on = passed_on.map_err(Failure::no)?;
+    let passed_on = passed_on.map_err(Failure::failed)?;
     let command = gate.open().map_err(not_started)?;
     let status = runtime
         .block_on(accompany(command, watcher, passed_on))
-        .map_err(Failure::no)?;
+        .map_err(Failure::failed)?;
     Ok(Code::Command(code_of(status)))
 }
 

@@ -134,17 +134,17 @@ pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     let mut found = Vec::new();
     for listed in &files {
         let rows = rows(listed, &wanted, room)
-            .map_err(|error| Failure::not_there(listed.path.clone()).caused_by(&error))?;
+            .map_err(|error| Failure::invalid(listed.path.clone()).caused_by(&error))?;
         room -= rows.symbols.len();
         if !rows.symbols.is_empty() || rows.omitted > 0 || rows.of_toolchain > 0 {
             found.push(rows);
         }
     }
     if found.is_empty() {
-        return Err(Failure::not_there(nothing(args, &files)));
+        return Err(Failure::invalid(nothing(args, &files)));
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&found).map_err(Failure::no)?;
+        let text = serde_json::to_string_pretty(&found).map_err(Failure::failed)?;
         say!("{text}");
         return Ok(Code::Done);
     }
@@ -234,9 +234,9 @@ fn show(found: &[FileSymbols], others: usize) {
 
 fn file(path: &str) -> Result<Listed, Failure> {
     if !Path::new(path).exists() {
-        return Err(Failure::not_there(format!("there is no file {path}")));
+        return Err(Failure::invalid(format!("there is no file {path}")));
     }
-    let failed = |error: &(dyn Error + 'static)| Failure::not_there(path).caused_by(error);
+    let failed = |error: &(dyn Error + 'static)| Failure::invalid(path).caused_by(error);
     let file = foreign::open(Path::new(path)).map_err(|error| failed(&error))?;
     let image = Image::read(file).map_err(|error| failed(&error))?;
     Ok(Listed {
@@ -251,8 +251,8 @@ fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure>
     let typed = args.target.parse().ok();
     let is_typed = |member: &&Member| Some(member.process.pid.number) == typed;
     let first = job.members.iter().find(is_typed).or(job.members.first());
-    let member = first
-        .ok_or_else(|| Failure::not_there(format!("no process of {} could be inspected", args.target)))?;
+    let member =
+        first.ok_or_else(|| Failure::invalid(format!("no process of {} could be inspected", args.target)))?;
     let pid = member.process.pid.number;
     if typed.is_some_and(|typed| typed != pid) {
         console::error_line(format_args!(

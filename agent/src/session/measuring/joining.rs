@@ -212,6 +212,7 @@ impl Measuring {
             let (event, read) = self.arrived(context.target, arrival);
             // A failure to attach to a process is an event, not an error.
             if let Err(error) = self.members_on_with(context, event, read) {
+                let error = ErrorText::new(error);
                 tracing::warn!(%error, "a process of the command is not watched");
             }
         }
@@ -497,12 +498,13 @@ fn watched(slot: u32, member: &Member, late: Option<LateAttachment>) -> MemberEv
 /// For a process of which only the data of /proc is available.
 fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, MemberEvent) {
     let pid = pid_here(member.process.pid);
-    tracing::warn!("process {pid} is not watched: {error}");
+    let reason = ErrorText::of(error).to_string();
+    tracing::warn!("process {pid} is not watched: {reason}");
     let rank = member.rank.map(|rank| rank.number);
     let event = MemberEvent::Refused {
         process: process_here(slot),
         pid,
-        reason: ErrorText::of(error).to_string(),
+        reason,
     };
     (Metered::refused(pid.number, rank, slot), event)
 }

@@ -72,7 +72,9 @@ impl Measuring {
         own: Range<usize>,
         hits: Option<Ring>,
         budget: Budget,
-        ((progress, contract), profile): ((Option<ProgressReader>, Option<ContractFollower>), Profile),
+        progress: Option<ProgressReader>,
+        contract: Option<ContractFollower>,
+        profile: Profile,
     ) -> Measuring {
         Measuring {
             probes,

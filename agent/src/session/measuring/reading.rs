@@ -26,8 +26,8 @@ impl Measuring {
         self.take_calls(context)?;
         if let Some(kernel) = self.probes.kernel_mut() {
             let target = &context.target;
-            let members = (&mut self.profile.processes[..], &target.job.members[..]);
-            sequence::see_through_bindings(members, (kernel, target.discovery.images()))?;
+            let (processes, members) = (&mut self.profile.processes, &target.job.members);
+            sequence::see_through_bindings(processes, members, kernel, target.discovery.images())?;
         }
         let now = monotonic_ns();
         self.profile.read_ns = now;
@@ -194,7 +194,7 @@ impl Measuring {
         for process in &self.profile.processes {
             if let Some(iterations) = process.sequence.iterations() {
                 let knows_mpi = process.iterations().is_some();
-                rules.summarise(process.slot, (iterations, knows_mpi), now);
+                rules.summarise(process.slot, iterations, knows_mpi, now);
             }
             let since_ns = process.first().map_or(now, |first| first.at_ns);
             // Their teams are not recorded.

@@ -236,8 +236,8 @@ impl Judgement {
     /// `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74]`, where `seen` describes what was
     /// compared.
     pub(crate) fn text(&self, guard: &Guard, seen: &str) -> String {
-        let dimension = guard.objective.of.dimension();
-        let shown = |value| metric(value, dimension, guard.objective.of.percent);
+        let dimension = guard.objective.type_of.dimension();
+        let shown = |value| metric(value, dimension, guard.objective.type_of.percent);
         let effect = self.effect_text(guard.maximize);
         format!("{} -> {} ({seen}){effect}", shown(self.before), shown(self.after))
     }

@@ -13,7 +13,7 @@ use crate::folds::{Intake, Source, WindowFolds};
 use crate::hit::Hit;
 use crate::partial_sum::PartialSum;
 use crate::term::{Field, Term};
-use crate::value::{Key, ProcessId};
+use crate::value::{Key, ProcessId, WhyMissing};
 
 /// Hits that are kept of an instance in a job of few processes; further ones make it partial.
 const HITS: usize = 65_536;
@@ -41,8 +41,8 @@ pub(crate) struct Content {
 pub(super) struct ProcessFold {
     pub(super) groups: Groups,
     /// Why a hit could not be filtered or assigned to a row: the lexicographically smallest reasons.
-    pub(super) unchosen: Option<Box<str>>,
-    pub(super) unkeyed: Option<Box<str>>,
+    pub(super) unchosen: Option<Box<WhyMissing>>,
+    pub(super) unkeyed: Option<Box<WhyMissing>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -321,7 +321,7 @@ impl ProcessFold {
                 Ok(true) => {}
                 Ok(false) => return 0,
                 Err(reason) => {
-                    least(&mut self.unchosen, &reason);
+                    WhyMissing::keep_first(&mut self.unchosen, &reason);
                     return 0;
                 }
             }
@@ -334,7 +334,7 @@ impl ProcessFold {
                     groups.len() - before
                 }
                 Err(reason) => {
-                    least(&mut self.unkeyed, &reason);
+                    WhyMissing::keep_first(&mut self.unkeyed, &reason);
                     0
                 }
             },
@@ -352,7 +352,9 @@ impl ProcessFold {
             (&mut self.unchosen, &other.unchosen),
             (&mut self.unkeyed, &other.unkeyed),
         ] {
-            other.iter().for_each(|reason| least(mine, reason));
+            other
+                .iter()
+                .for_each(|reason| WhyMissing::keep_first(mine, reason));
         }
         match (&mut self.groups, &other.groups) {
             (Groups::One(state), Groups::One(other)) => state.merge(other),
@@ -389,12 +391,5 @@ fn add(state: &mut AggregateState, fold: &Intake, hit: &Hit) {
             (Some(value), None) => state.add_number(value, place),
             (_, second) => state.add(cell(of, hit), second.as_ref().map(|x| cell(x, hit)), place),
         },
-    }
-}
-
-/// Keeps the smaller of two reasons, independent of their order.
-pub(super) fn least(kept: &mut Option<Box<str>>, reason: &str) {
-    if kept.as_deref().is_none_or(|known| reason < known) {
-        *kept = Some(reason.into());
     }
 }

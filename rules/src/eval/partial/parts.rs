@@ -40,7 +40,7 @@ impl ContentPart {
             Groups::Keyed(groups) => groups.keys().map(text).sum(),
         };
         let reasons = self.fold.unchosen.iter().chain(&self.fold.unkeyed);
-        let reasons: usize = reasons.map(|reason| reason.len()).sum();
+        let reasons: usize = reasons.map(|reason| reason.bytes()).sum();
         let heap: usize = states.iter().map(|state| state.heap_bytes()).sum();
         let all =
             size_of::<ContentPart>() + rows * size_of::<(Key, AggregateState)>() + heap + keys + reasons;

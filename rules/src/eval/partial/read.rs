@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::content::{Content, Groups, least};
+use super::content::{Content, Groups};
 use super::state::{AggregateState, HitPosition};
 use crate::eval::rows::fix;
-use crate::eval::{Context, WindowData, boolean};
+use crate::eval::{Context, WindowData};
 use crate::folds::Intake;
 use crate::hit::Hit;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
-use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing, boolean};
 
 /// Why there is no value if hits were left out for lack of room.
 pub(crate) const MORE_THAN_KEPT: &str = "it has more hits than are kept";
@@ -18,8 +18,8 @@ pub(crate) const MORE_THAN_KEPT: &str = "it has more hits than are kept";
 struct Sum {
     overall: AggregateState,
     rows: BTreeMap<Key, AggregateState>,
-    unchosen: Option<Box<str>>,
-    unkeyed: Option<Box<str>>,
+    unchosen: Option<Box<WhyMissing>>,
+    unkeyed: Option<Box<WhyMissing>>,
 }
 
 /// The value of a fold in a window.
@@ -111,7 +111,7 @@ fn gathered(
         seen && !window.excluded.contains(&process)
     };
     if contents.iter().any(|content| !content.has_room()) {
-        return Err(MORE_THAN_KEPT.to_string());
+        return Err(MORE_THAN_KEPT.into());
     }
     let mut sum = Sum {
         overall: intake.empty(),
@@ -131,18 +131,20 @@ fn gathered(
         let rows = rows.filter(|((process, probe), _)| *probe == fold.probe && counts(*process));
         for ((process, _), rows) in rows {
             if let Some(row) = at.and_then(|at| rows.get(at)) {
-                row.unchosen
-                    .iter()
-                    .for_each(|reason| least(&mut sum.unchosen, reason));
-                row.unkeyed
-                    .iter()
-                    .for_each(|reason| least(&mut sum.unkeyed, reason));
+                for (kept, reason) in [
+                    (&mut sum.unchosen, &row.unchosen),
+                    (&mut sum.unkeyed, &row.unkeyed),
+                ] {
+                    reason
+                        .iter()
+                        .for_each(|reason| WhyMissing::keep_first(kept, reason));
+                }
                 sum.add(fold, intake, *process, &row.groups);
             }
         }
     }
     match sum.unchosen.take().or(sum.unkeyed.take()) {
-        Some(reason) => Err(reason.into()),
+        Some(reason) => Err(*reason),
         None => Ok(sum),
     }
 }
@@ -193,7 +195,7 @@ impl Sum {
             match chosen {
                 Some(Ok(false)) => continue,
                 Some(Err(reason)) => {
-                    least(&mut self.unchosen, &reason);
+                    WhyMissing::keep_first(&mut self.unchosen, &reason);
                     continue;
                 }
                 Some(Ok(true)) | None => {}
@@ -204,7 +206,7 @@ impl Sum {
                 Some(Some(by)) => match each(by) {
                     Ok(key) => self.row(intake, Key::of(&key)),
                     Err(reason) => {
-                        least(&mut self.unkeyed, &reason);
+                        WhyMissing::keep_first(&mut self.unkeyed, &reason);
                         continue;
                     }
                 },
@@ -226,7 +228,7 @@ impl Sum {
         name: &str,
         rows_max: usize,
     ) -> Result<Value, WhyMissing> {
-        let never = || Err(format!("{name} was hit 0 times in the window"));
+        let never = || Err(format!("{name} was hit 0 times in the window").into());
         let cell = |state: &AggregateState| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
         if fold.by.is_none() {
             return Ok(Value::Single(cell(&self.overall)));
@@ -238,7 +240,7 @@ impl Sum {
             }
         }
         if self.rows.len() > rows_max {
-            return Err(format!("it has more than {rows_max} rows"));
+            return Err(format!("it has more than {rows_max} rows").into());
         }
         let rows = self.rows.iter();
         Ok(Value::Table(

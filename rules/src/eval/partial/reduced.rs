@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use super::state::{AggregateState, HitPosition};
 use crate::function::Reduction;
-use crate::value::{Cell, Key, ProcessId, Value, finite};
+use crate::value::{Cell, Key, ProcessId, Value, WhyMissing, finite};
 
 /// A reduction over processes, before it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reduced {
     pub(crate) rows: u64,
     /// The first process whose row is none, and why.
-    pub(crate) wrong: Option<(ProcessId, String)>,
+    pub(crate) wrong: Option<(ProcessId, WhyMissing)>,
     /// Why there is no table.
-    pub(crate) none: Option<String>,
+    pub(crate) none: Option<WhyMissing>,
     pub(crate) state: AggregateState,
 }
 
@@ -32,7 +32,7 @@ impl Reduced {
         let rows = match rows {
             Value::Table(rows) => rows,
             Value::Single(cell) => {
-                reduced.none = Some(cell.err().unwrap_or_else(|| "it is no table".to_string()));
+                reduced.none = Some(cell.err().unwrap_or_else(|| "it is no table".into()));
                 return reduced;
             }
         };
@@ -70,19 +70,16 @@ impl Reduced {
         }
         match &self.wrong {
             Some((_, why)) => Err(why.clone()),
-            None if self.rows == 0 => Err(why_empty.to_owned()),
+            None if self.rows == 0 => Err(why_empty.into()),
             None => self
                 .state
                 .read(reduction)
-                .unwrap_or_else(|| Err(why_empty.to_owned())),
+                .unwrap_or_else(|| Err(why_empty.into())),
         }
     }
 }
 
 /// What is said of the first process.
-pub(crate) fn first(
-    one: Option<(ProcessId, String)>,
-    other: Option<(ProcessId, String)>,
-) -> Option<(ProcessId, String)> {
+pub(crate) fn first<T>(one: Option<(ProcessId, T)>, other: Option<(ProcessId, T)>) -> Option<(ProcessId, T)> {
     one.into_iter().chain(other).min_by_key(|(process, _)| *process)
 }

@@ -1,9 +1,9 @@
 //! Evaluates conditions, values and keys of one hit on arrival. Does not allocate for numbers.
 
-use crate::eval::{Context, arithmetic, boolean, compare, number};
+use crate::eval::{Context, arithmetic, compare};
 use crate::hit::Hit;
 use crate::term::{Field, Term, Typed};
-use crate::value::{Cell, Key, Scalar, WhyMissing, finite};
+use crate::value::{Cell, Key, Scalar, WhyMissing, boolean, finite, number};
 
 /// The value of `of` for a hit. Equals [`Context::eval`], with fast paths for the parts that are most
 /// frequent for hits.

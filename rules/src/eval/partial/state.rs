@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone};
-use crate::eval::{boolean, number};
 use crate::folds::{Intake, Source};
 use crate::function::Reduction;
 use crate::hit::Hit;
 use crate::partial_sum::Sums;
-use crate::value::{Cell, Ordered, ProcessId, Scalar, Time, WhyMissing, finite};
+use crate::value::{Cell, NOT_FINITE, Ordered, ProcessId, Scalar, Time, WhyMissing, boolean, finite, number};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -51,8 +50,8 @@ impl HitPosition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AggregateState {
     values: u64,
-    /// Why a value was none: the lexicographically smallest reason.
-    wrong: Option<Box<str>>,
+    /// Why a value was none: of several reasons the first in lexicographic order.
+    wrong: Option<Box<WhyMissing>>,
     kept: Kept,
 }
 
@@ -184,7 +183,7 @@ impl AggregateState {
         self.values = self.values.saturating_add(count);
         let Some(sums) = sums else {
             if self.kept != Kept::Nothing {
-                self.none("it was not added up");
+                self.none(&"it was not aggregated".into());
             }
             return;
         };
@@ -201,7 +200,7 @@ impl AggregateState {
             (Kept::Greatest(most), _) => *most = extreme(sums.greatest).into_iter().chain(*most).max(),
             (Kept::Durations(integers), Some(together)) => integers.merge(&together),
             (Kept::Numbers(numbers), Some(together)) => numbers.merge(&Numbers::from(together)),
-            _ => self.none("what was added up of it cannot be"),
+            _ => self.none(&"what was aggregated of it cannot be".into()),
         }
     }
 
@@ -239,13 +238,11 @@ impl AggregateState {
             Kept::First(Some((_, value))) | Kept::Last(Some((_, value))) => text_bytes(value),
             _ => 0,
         };
-        kept + self.wrong.as_ref().map_or(0, |reason| reason.len())
+        kept + self.wrong.as_ref().map_or(0, |reason| reason.bytes())
     }
 
-    fn none(&mut self, reason: &str) {
-        if self.wrong.as_deref().is_none_or(|least| reason < least) {
-            self.wrong = Some(reason.into());
-        }
+    fn none(&mut self, reason: &WhyMissing) {
+        WhyMissing::keep_first(&mut self.wrong, reason);
     }
 
     pub(crate) fn merge(&mut self, other: &AggregateState) {
@@ -259,7 +256,7 @@ impl AggregateState {
     /// The value of the fold; `None` if the reduction has no value without hits.
     pub(crate) fn read(&self, reduction: Reduction) -> Option<Cell> {
         if let Some(reason) = &self.wrong {
-            return Some(Err(reason.to_string()));
+            return Some(Err((**reason).clone()));
         }
         let with_value_of_nothing = matches!(
             reduction,
@@ -286,7 +283,7 @@ impl AggregateState {
             (Kept::First(Some((_, value))) | Kept::Last(Some((_, value))), _) => Ok(value.clone()),
             (Kept::Only(Some(ends)), _) if order(&ends.0, &ends.1).is_eq() => Ok(ends.0.clone()),
             (Kept::Only(Some(ends)), _) => {
-                Err(format!("there is not one value, but {} and {}", ends.0, ends.1))
+                Err(format!("there is not one value, but {} and {}", ends.0, ends.1).into())
             }
             (Kept::Truths(truths), Reduction::Any) => Ok(Scalar::Boolean(truths.held() > 0)),
             (Kept::Truths(truths), Reduction::All) => Ok(Scalar::Boolean(truths.failed() == 0)),
@@ -294,7 +291,7 @@ impl AggregateState {
             (Kept::Quantiles(values), Reduction::Quantile(share)) => reported(values.quantile(share)),
             (Kept::Line(points), Reduction::Slope) => reported(points.line().map(|line| line.slope)),
             (Kept::Line(points), Reduction::Intercept) => reported(points.line().map(|line| line.intercept)),
-            _ => Err("this cannot be folded".to_string()),
+            _ => Err("this cannot be folded".into()),
         }
     }
 }
@@ -304,7 +301,7 @@ impl Kept {
         match self {
             Kept::Nothing => {}
             // Durations are added as nanoseconds; a computed value is a number.
-            Kept::Durations(_) => return Err("this cannot be folded".to_string()),
+            Kept::Durations(_) => return Err("this cannot be folded".into()),
             Kept::Numbers(numbers) => numbers.add(number(&value)?),
             Kept::Least(least) => *least = Some(real(&value)?).into_iter().chain(*least).min(),
             Kept::Greatest(most) => *most = Some(real(&value)?).into_iter().chain(*most).max(),
@@ -315,7 +312,7 @@ impl Kept {
             Kept::Product(product) => product.add(number(&value)?),
             Kept::Quantiles(values) => values.add(number(&value)?),
             Kept::Line(points) => {
-                let x = second.unwrap_or_else(|| Err("a hit lacks one of the two values".to_string()))?;
+                let x = second.unwrap_or_else(|| Err("a hit lacks one of the two values".into()))?;
                 points.add(number(&x)?, number(&value)?);
             }
         }
@@ -345,7 +342,7 @@ impl Kept {
 }
 
 fn real(value: &Scalar) -> Result<Finite, WhyMissing> {
-    Finite::new(number(value)?).ok_or_else(|| "the result is not a finite number".to_string())
+    Finite::new(number(value)?).ok_or_else(|| NOT_FINITE.into())
 }
 
 /// Keeps the value of the earlier position, or of the later; at equal positions, the smaller value.
@@ -379,9 +376,9 @@ fn widen(ends: &mut Option<Box<(Scalar, Scalar)>>, value: &Scalar) {
 fn reported(found: Result<f64, WhyNone>) -> Cell {
     found
         .map_err(|why| match why {
-            WhyNone::NotFinite(_) | WhyNone::TooLarge => "the result is not a finite number".to_string(),
-            WhyNone::SameX | WhyNone::OneValue => "a line needs two different x".to_string(),
-            WhyNone::NoValues | WhyNone::Overflow | WhyNone::NoShare => why.to_string(),
+            WhyNone::NotFinite(_) | WhyNone::TooLarge => NOT_FINITE.into(),
+            WhyNone::SameX | WhyNone::OneValue => "a line needs two different x".into(),
+            WhyNone::NoValues | WhyNone::Overflow | WhyNone::NoShare => why.to_string().into(),
         })
         .and_then(finite)
 }

@@ -41,7 +41,13 @@ pub(crate) enum NotMovable {
     #[error("its call at {at:#x} cannot be moved")]
     Call { at: u64 },
     #[error("no machine code could be made: {0}")]
-    NotAssembled(#[from] IcedError),
+    NotAssembled(IcedError),
+}
+
+impl From<IcedError> for NotMovable {
+    fn from(error: IcedError) -> NotMovable {
+        NotMovable::NotAssembled(error)
+    }
 }
 
 #[derive(Debug)]

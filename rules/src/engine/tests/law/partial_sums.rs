@@ -307,7 +307,7 @@ fn any_added() -> impl Strategy<Value = Checked> {
                 .iter()
                 .any(|probe| probe.partial_sum.is_some())
     };
-    let generated = any_checked().prop_filter("something is added up in it", is_added);
+    let generated = any_checked().prop_filter("something is aggregated in it", is_added);
     prop_oneof![1 => written, 1 => generated]
 }
 
@@ -315,7 +315,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn what_is_added_up_gives_the_windows_findings_and_decisions_of_every_hit_by_itself(
+    fn what_is_aggregated_gives_the_windows_findings_and_decisions_of_every_hit_by_itself(
         Checked { text, rule } in any_added(),
         turns in prop::collection::vec(any_turn(), 1..7),
         punctual in prop::bool::weighted(0.7),
@@ -348,7 +348,7 @@ proptest! {
 }
 
 #[test]
-fn hits_are_added_up_and_windows_across_a_boundary_are_few() {
+fn hits_are_aggregated_and_windows_across_a_boundary_are_few() {
     let pace = Pace {
         rounds: vec![(7, 3, false)],
         alone: vec![false],
@@ -381,7 +381,7 @@ fn two(farm: &Farm, first: u64, last: u64) -> Observation {
 }
 
 #[test]
-fn what_was_added_up_on_both_sides_of_an_end_makes_its_window_partial() {
+fn what_was_aggregated_on_both_sides_of_an_end_makes_its_window_partial() {
     let mut farm = Farm::new(FRAME, 3);
     farm.hits(&[
         ("begin", 0, 100, 0, vec![7.0, 2.0]),
@@ -395,7 +395,7 @@ fn what_was_added_up_on_both_sides_of_an_end_makes_its_window_partial() {
 }
 
 #[test]
-fn what_was_added_up_since_before_a_rule_was_there_makes_its_first_window_partial() {
+fn what_was_aggregated_since_before_a_rule_was_there_makes_its_first_window_partial() {
     let rule = CheckedRule::from_source(FRAME).unwrap();
     let mut farm = Farm {
         engine: Engine::new(Vec::new(), Time(0)).unwrap(),
@@ -418,7 +418,7 @@ fn what_was_added_up_since_before_a_rule_was_there_makes_its_first_window_partia
 
 /// The probes of the shipped rules whose hits are aggregated, with their grouping.
 #[test]
-fn the_shipped_rules_have_added_up_what_they_sum_over_an_iteration() {
+fn the_shipped_rules_have_aggregated_what_they_sum_over_an_iteration() {
     let shipped = crate::models().iter().chain(crate::library());
     let mut added: Vec<String> = Vec::new();
     for (name, text) in shipped {

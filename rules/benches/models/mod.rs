@@ -1,4 +1,4 @@
-//! What several benchmarks share.
+//! The shipped models, for benchmarks.
 
 use rules::CheckedRule;
 

@@ -1,4 +1,4 @@
-//! Shared by the measuring programs: the target program whose functions they probe, and the probe places.
+//! The target program whose functions the benchmark of hits probes, and the probe places.
 
 use std::{
     path::{Path, PathBuf},

@@ -11,19 +11,19 @@ use std::{
     },
 };
 
-pub(super) struct Manager(Option<(UnixDatagram, SocketAddr)>);
+pub(super) struct Notifier(Option<(UnixDatagram, SocketAddr)>);
 
-impl Manager {
+impl Notifier {
     /// The one that `NOTIFY_SOCKET` names.
-    pub(super) fn of_environment() -> io::Result<Manager> {
+    pub(super) fn of_environment() -> io::Result<Notifier> {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
-            return Ok(Manager(None));
+            return Ok(Notifier(None));
         };
         let address = match name.as_bytes().strip_prefix(b"@") {
             Some(name) => SocketAddr::from_abstract_name(name)?,
             None => SocketAddr::from_pathname(&name)?,
         };
-        Ok(Manager(Some((UnixDatagram::unbound()?, address))))
+        Ok(Notifier(Some((UnixDatagram::unbound()?, address))))
     }
 
     /// Sends `KEY=value` lines. It is only information, so a failure is not reported.

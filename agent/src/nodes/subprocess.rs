@@ -1,4 +1,4 @@
-//! Processes of a session that do what it may not do itself, and the messages to them: the carrier and the starter. Each ends
+//! Processes of a session that do what it may not do itself, and the messages to them: the carrier and the node starter. Each ends
 //! when the session closes its end of the socket, in whatever way that happens.
 
 use std::{
@@ -17,20 +17,20 @@ use session::nodes::message::MESSAGE_MAX;
 
 use crate::exit::Failure;
 
-/// Instead of a node's number: the message is from or for the helper itself.
+/// Instead of a node's number: the message is from or for the subprocess itself.
 pub(super) const CONTROL: u32 = u32::MAX;
 /// Bytes before a message: its length and its node.
 pub(super) const HEAD_BYTES: usize = 8;
-/// How long a helper may take to begin.
+/// How long a subprocess may take to begin.
 const BEGIN_WAIT: Duration = Duration::from_secs(30);
 
-/// A helper, as the session sees it.
-pub(crate) struct Helper {
+/// A subprocess, as the session sees it.
+pub(crate) struct Subprocess {
     pub(super) child: Child,
     pub(super) stream: UnixStream,
 }
 
-impl Helper {
+impl Subprocess {
     /// The hidden command of ours with this name.
     pub(super) fn command(name: &str) -> Command {
         let mut command = Command::new("/proc/self/exe");
@@ -38,31 +38,31 @@ impl Helper {
         command
     }
 
-    /// Starts a helper with an order; returns its answer.
+    /// Starts a subprocess with an order; returns its answer.
     pub(super) fn start<T: DeserializeOwned>(
         mut command: Command,
         order: &impl Serialize,
-    ) -> Result<(Helper, T), Failure> {
-        let (ours, theirs) = UnixStream::pair().map_err(Failure::no)?;
-        ours.set_read_timeout(Some(BEGIN_WAIT)).map_err(Failure::no)?;
+    ) -> Result<(Subprocess, T), Failure> {
+        let (ours, theirs) = UnixStream::pair().map_err(Failure::failed)?;
+        ours.set_read_timeout(Some(BEGIN_WAIT)).map_err(Failure::failed)?;
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             // Ctrl-C on the terminal must not reach it: the last messages are still to be carried.
             .process_group(0)
             .spawn()
-            .map_err(Failure::no)?;
-        let mut helper = Helper { child, stream: ours };
-        let order = serde_json::to_vec(order).map_err(Failure::no)?;
-        helper.send(CONTROL, &order).map_err(Failure::no)?;
+            .map_err(Failure::failed)?;
+        let mut subprocess = Subprocess { child, stream: ours };
+        let order = serde_json::to_vec(order).map_err(Failure::failed)?;
+        subprocess.send(CONTROL, &order).map_err(Failure::failed)?;
         let silent = |error| {
-            Failure::no(format!(
+            Failure::failed(format!(
                 "a process of the session for its nodes did not begin: {error}"
             ))
         };
-        let (_, answer) = helper.receive(false).map_err(silent)?;
-        let answer: Result<T, String> = serde_json::from_slice(&answer).map_err(Failure::no)?;
-        Ok((helper, answer.map_err(Failure::not_there)?))
+        let (_, answer) = subprocess.receive(false).map_err(silent)?;
+        let answer: Result<T, String> = serde_json::from_slice(&answer).map_err(Failure::failed)?;
+        Ok((subprocess, answer.map_err(Failure::invalid)?))
     }
 
     /// Of a carrier: the message that it sends for a node when this process has ended, in whatever way.
@@ -93,21 +93,26 @@ impl Helper {
     }
 }
 
-/// In a helper: the socket to the session, and its order.
+/// In a subprocess: the socket to the session, and its order.
 pub(super) fn order<T: DeserializeOwned>() -> Result<(UnixStream, T), Failure> {
-    let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(Failure::no)?;
+    let stdin = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(Failure::failed)?;
     let mut stream = UnixStream::from(stdin);
-    let (_, order) = receive(&mut stream).map_err(Failure::no)?;
-    Ok((stream, serde_json::from_slice(&order).map_err(Failure::no)?))
+    let (_, order) = receive(&mut stream).map_err(Failure::failed)?;
+    Ok((stream, serde_json::from_slice(&order).map_err(Failure::failed)?))
 }
 
-/// In a helper: the answer to its order, or why it cannot carry it out.
+/// In a subprocess: the answer to its order, or why it cannot carry it out.
 pub(super) fn answer<T: Serialize>(
     stream: &mut UnixStream,
     answer: &Result<T, String>,
 ) -> Result<(), Failure> {
-    let answer = serde_json::to_vec(answer).map_err(Failure::no)?;
-    stream.write_all(&framed(CONTROL, &answer)).map_err(Failure::no)
+    let answer = serde_json::to_vec(answer).map_err(Failure::failed)?;
+    stream
+        .write_all(&framed(CONTROL, &answer))
+        .map_err(Failure::failed)
 }
 
 pub(super) fn receive(stream: &mut UnixStream) -> io::Result<(u32, Vec<u8>)> {

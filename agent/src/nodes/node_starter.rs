@@ -1,4 +1,4 @@
-//! The starter: the process that starts agents on other machines, by ssh or srun, as the user who typed the command. It
+//! The node starter: the process that starts agents on other machines, by ssh or srun, as the user who typed the command. It
 //! keeps the standard input of each open. When the session has ended, in whatever way, it closes them; an agent ends when
 //! its input does. What does not end then is ended.
 
@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use profile::error::ErrorText;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::ioctl_fionbio,
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use session::nodes::StartEnd;
 
 use super::{
-    helper::{self, Helper, framed},
+    subprocess::{self, Subprocess, framed},
     ticket::Ticket,
     user::{StartUser, become_user},
 };
@@ -97,9 +98,9 @@ fn script(own: &Path, any_user: bool) -> String {
     }
 }
 
-/// All that the starter may start.
+/// All that the node starter may start.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct StarterOrder {
+struct NodeStarterOrder {
     /// As whom, if not as the user that this process has.
     user: Option<StartUser>,
     starts: Vec<NodeStart>,
@@ -113,7 +114,7 @@ struct NodeStart {
     input: String,
 }
 
-/// What the session wants of the starter, for a node.
+/// What the session wants of the node starter, for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartRequest {
     Begin,
@@ -134,48 +135,52 @@ impl StartRequest {
     }
 }
 
-/// Starts the starter, for these hosts in the order of the tickets.
-pub(crate) fn start_starter(
-    (way, user): (&StartWay, Option<StartUser>),
+/// Starts the node starter, for these hosts in the order of the tickets.
+pub(crate) fn start_node_starter(
+    way: &StartWay,
+    user: Option<StartUser>,
     hosts: &[String],
     tickets: Vec<Ticket>,
     any_user: bool,
-) -> Result<Helper, Failure> {
-    let own = std::env::current_exe().map_err(Failure::no)?;
+) -> Result<Subprocess, Failure> {
+    let own = std::env::current_exe().map_err(Failure::failed)?;
     let script = script(&own, any_user);
     let starts = hosts.iter().zip(tickets).map(|(host, mut ticket)| {
         ticket.ends_with_input = true;
         Ok(NodeStart {
             node: ticket.node,
             words: way.command(host, &script),
-            input: ticket.line().map_err(Failure::no)?,
+            input: ticket.line().map_err(Failure::failed)?,
         })
     });
     let starts = starts.collect::<Result<_, Failure>>()?;
-    let (helper, ()) = Helper::start(Helper::command("starter"), &StarterOrder { user, starts })?;
-    Ok(helper)
+    let (subprocess, ()) = Subprocess::start(
+        Subprocess::command("node-starter"),
+        &NodeStarterOrder { user, starts },
+    )?;
+    Ok(subprocess)
 }
 
-/// The main function of the starter's process, with the session's socket as standard input.
-pub(crate) fn serve_starter() -> Result<(), Failure> {
-    let (mut stream, order): (UnixStream, StarterOrder) = helper::order()?;
+/// The main function of the node starter's process, with the session's socket as standard input.
+pub(crate) fn serve_node_starter() -> Result<(), Failure> {
+    let (mut stream, order): (UnixStream, NodeStarterOrder) = subprocess::order()?;
     if let Err(error) = become_user(order.user.as_ref()) {
-        return helper::answer::<()>(&mut stream, &Err(error.to_string()));
+        return subprocess::answer::<()>(&mut stream, &Err(ErrorText::new(error).to_string()));
     }
-    helper::answer(&mut stream, &Ok(()))?;
-    let mut starter = Starter {
+    subprocess::answer(&mut stream, &Ok(()))?;
+    let mut node_starter = NodeStarter {
         stream,
         order,
         running: Vec::new(),
     };
-    let served = starter.serve();
-    starter.end();
-    served.map_err(Failure::no)
+    let served = node_starter.serve();
+    node_starter.end();
+    served.map_err(Failure::failed)
 }
 
-struct Starter {
+struct NodeStarter {
     stream: UnixStream,
-    order: StarterOrder,
+    order: NodeStarterOrder,
     running: Vec<RunningStart>,
 }
 
@@ -193,7 +198,7 @@ struct RunningStart {
     said: Vec<u8>,
 }
 
-impl Starter {
+impl NodeStarter {
     /// Until the session closes its end.
     fn serve(&mut self) -> io::Result<()> {
         loop {
@@ -202,7 +207,7 @@ impl Starter {
             if !has_request {
                 continue;
             }
-            match helper::receive(&mut self.stream) {
+            match subprocess::receive(&mut self.stream) {
                 Ok((node, message)) => self.carry_out(node, &message),
                 // Reset, if it has ended without reading everything.
                 Err(_) => return Ok(()),
@@ -410,7 +415,7 @@ mod tests {
         );
     }
 
-    /// A starter of this order in a thread, and the session's end of its socket.
+    /// A node starter of this order in a thread, and the session's end of its socket.
     fn started(words: &[&str]) -> (std::thread::JoinHandle<()>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let start = NodeStart {
@@ -418,18 +423,18 @@ mod tests {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             input: "credential\n".to_owned(),
         };
-        let mut starter = Starter {
+        let mut node_starter = NodeStarter {
             stream: theirs,
-            order: StarterOrder {
+            order: NodeStarterOrder {
                 user: None,
                 starts: vec![start],
             },
             running: Vec::new(),
         };
         let thread = std::thread::spawn(move || {
-            starter.serve().unwrap();
-            starter.end();
-            assert!(starter.running.is_empty());
+            node_starter.serve().unwrap();
+            node_starter.end();
+            assert!(node_starter.running.is_empty());
         });
         (thread, ours)
     }
@@ -440,7 +445,7 @@ mod tests {
     }
 
     fn end(stream: &mut UnixStream) -> StartEnd {
-        let (node, message) = helper::receive(stream).unwrap();
+        let (node, message) = subprocess::receive(stream).unwrap();
         assert_eq!(node, 3);
         serde_json::from_slice(&message).unwrap()
     }
