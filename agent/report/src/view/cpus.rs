@@ -16,6 +16,14 @@ pub(super) fn sum(rates: &[Rates]) -> (f64, f64) {
     rates.iter().fold((0.0, 0.0), add)
 }
 
+/// The same in the mean over the session, or now, with the rates of now.
+pub(super) fn mean(snapshot: &Snapshot, rates: &[Rates], is_over: bool) -> (f64, f64) {
+    match is_over {
+        true => snapshot.overall_cpus(),
+        false => sum(rates),
+    }
+}
+
 /// CPUs that the threads are on, and CPUs that they wait for. The sum is limited to the number of threads,
 /// because a wait may be counted in full when it ends.
 fn used(snapshot: &Snapshot, (on, waiting): (f64, f64)) -> (f64, f64) {

@@ -244,15 +244,11 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         )
     });
     let has_mpi = snapshot.job.mpi.is_some();
-    let noun = if has_mpi { "rank" } else { "process" };
-    let whose = match rates.len() {
-        1 => format!("the {noun}"),
-        several => format!("the {}", plural(several, noun)),
+    let whose = match (rates.len(), if has_mpi { "rank" } else { "process" }) {
+        (1, noun) => format!("the {noun}"),
+        (several, noun) => format!("the {}", plural(several, noun)),
     };
-    let of_cpus = match word {
-        "after" => cpus::sum(&rates),
-        _ => snapshot.overall_cpus(),
-    };
+    let of_cpus = cpus::mean(snapshot, &rates, word != "after");
     // Shares of a process with many threads exceed 100 %, so CPUs are shown instead.
     let spent = match has_mpi {
         true => cpus::rank_time(mean(|r| r.cpu), mean(|r| r.runqueue)),
