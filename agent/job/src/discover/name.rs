@@ -60,7 +60,7 @@ fn is_link(process: &Process, word: &str) -> bool {
     file.is_some() && candidates.into_iter().any(|path| id(path) == file)
 }
 
-/// As [`script`], of a running process.
+/// File name of the script that this process runs, if it is an interpreter; else the module after `-m`, or `None`.
 pub fn script_of(pid: i32) -> Option<String> {
     let process = Process::open(pid).ok()?;
     script(&of_file(&process.executable), &process.arguments)
