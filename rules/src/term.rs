@@ -8,7 +8,8 @@ use crate::diag::Span;
 use crate::function::{FormulaFunction, Reduction};
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
-use crate::types::{Operand, Type};
+use crate::types::{Kind, Operand, Type};
+use crate::unit::Dimension;
 use crate::value::{Scalar, Value};
 
 /// A field of a hit.
@@ -231,6 +232,8 @@ impl Typed {
         Operand {
             type_of: self.type_of,
             span: self.span,
+            is_zero: matches!(self.term, Term::Constant(Scalar::Number(0.0)))
+                && self.type_of.kind == Kind::Number(Dimension::NONE),
         }
     }
 

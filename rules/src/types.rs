@@ -81,6 +81,8 @@ impl Type {
 pub(crate) struct Operand {
     pub(crate) type_of: Type,
     pub(crate) span: Span,
+    /// A literal 0, which may lack a unit only.
+    pub(crate) is_zero: bool,
 }
 
 impl Operand {
@@ -111,7 +113,14 @@ impl Operand {
             return wrong("E0140");
         };
         let wrong = wrong("E0141");
+        let zero = |factor: String| factor.replacen('1', "0", 1);
         match (r.over(l), l.over(r)) {
+            (Some(missing), _) if self.is_zero => {
+                wrong.help(format!("write `{}` on the left side", zero(missing.as_factor())))
+            }
+            (_, Some(missing)) if other.is_zero => {
+                wrong.help(format!("write `{}` on the right side", zero(missing.as_factor())))
+            }
             (Some(missing), Some(other)) => wrong.help(format!(
                 "multiply the left side by {missing}, such as `{}`, or the right side by {other}, such as `{}`",
                 missing.as_factor(),

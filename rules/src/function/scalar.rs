@@ -73,7 +73,7 @@ pub(super) fn alike(arguments: &[Operand], span: Span) -> Result<Type, Diagnosti
 
 /// A plain number that is rounded.
 pub(super) fn rounded(arguments: &[Operand], span: Span) -> Result<Type, Diagnostic> {
-    let Operand { type_of, span } = first_of(arguments, span)?;
+    let Operand { type_of, span, .. } = first_of(arguments, span)?;
     if type_of.kind == Type::PLAIN.kind {
         return Ok(type_of);
     }
@@ -87,7 +87,7 @@ pub(super) fn rounded(arguments: &[Operand], span: Span) -> Result<Type, Diagnos
 
 /// The root of a number whose dimension has even powers.
 pub(super) fn root(arguments: &[Operand], span: Span) -> Result<Type, Diagnostic> {
-    let Operand { type_of, span } = first_of(arguments, span)?;
+    let Operand { type_of, span, .. } = first_of(arguments, span)?;
     let Some(root) = type_of.dimension().root() else {
         let message = format!("{} has no square root", type_of.what());
         return Err(Diagnostic::wrong("E0141", span, message));

@@ -52,9 +52,12 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
         lines.extend(block(index + 1, finding));
         // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
-        // A finding is closed after several windows in which its condition fails; one of them is no news.
-        let tunes = shown_rules(snapshot)
-            .filter(|rule| rule.name == finding.rule && rule.standing != Standing::Quiet);
+        // A finding is closed after several windows in which its condition fails; one of them is no news, and neither is
+        // at the end that one holds again.
+        let is_news = |rule: &RuleView| {
+            rule.standing != Standing::Quiet && !(shown.is_over && rule.standing == Standing::Counting)
+        };
+        let tunes = shown_rules(snapshot).filter(|rule| rule.name == finding.rule && is_news(rule));
         let tunes = tunes.filter(|rule| !(is_in_force(rule) && was_reverted(snapshot, &rule.name)));
         let tunes = tunes.filter(|rule| !finding.repaired || finding.now.is_none() && is_in_force(rule));
         lines.extend(state(tunes).map(|state| format!("    state  {state}")));

@@ -86,7 +86,7 @@ pub(super) fn step_line(
         }
         StepTime::Around { before_ns, after_ns } => {
             let (before, after) = (duration(before_ns), duration(after_ns));
-            format!("{takes} {about}{after} after the change, {about}{before} before it")
+            format!("{takes} {about}{after} after the last change, {about}{before} before the first")
         }
     };
     let until = until.unwrap_or_default();
