@@ -8,8 +8,7 @@ use crate::diag::Span;
 use crate::function::{FormulaFunction, Reduction};
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
-use crate::types::{Kind, Operand, Type};
-use crate::unit::Dimension;
+use crate::types::{Operand, Type};
 use crate::value::{Scalar, Value};
 
 /// A field of a hit.
@@ -233,7 +232,7 @@ impl Typed {
             type_of: self.type_of,
             span: self.span,
             is_zero: matches!(self.term, Term::Constant(Scalar::Number(0.0)))
-                && self.type_of.kind == Kind::Number(Dimension::NONE),
+                && self.type_of.kind == Type::PLAIN.kind,
         }
     }
 
