@@ -318,9 +318,7 @@ impl ThreadCounters {
             allowed: line(status, "Cpus_allowed_list:").unwrap_or_default().to_owned(),
             ..now
         };
-        if since.is_some() {
-            read.keep_waiting(Instant::now());
-        }
+        read.keep_waiting(Instant::now());
         Ok(read)
     }
 }

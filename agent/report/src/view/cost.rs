@@ -71,10 +71,11 @@ struct Shown<'a> {
 }
 
 /// The sentence about the program. What the agent uses follows it.
-fn of_program(snapshot: &Snapshot, slowdown: Slowdown, shown: &Shown<'_>) -> String {
+/// `crowded` has the CPUs that the program may use, if it wants many more.
+fn of_program(snapshot: &Snapshot, slowdown: Slowdown, shown: &Shown<'_>, crowded: Option<f64>) -> String {
     let mostly = shown.most_expensive;
     let mostly = mostly.map_or_else(String::new, |name| format!(", mostly of {}", in_sentence(name)));
-    if let Some(allowed) = crowded(snapshot, slowdown) {
+    if let Some(allowed) = crowded {
         let probes = shown.of_cpu.filter(|share| *share > 0.0);
         let probes = probes.map_or_else(String::new, |share| {
             format!("; probes use ~{} of its CPU time{mostly}", percent(share))
@@ -123,11 +124,12 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let resident = resident.map(|resident| format!(", {}", bytes(resident as f64)));
     let starting = shown.starting_ns.map(|cpu_ns| duration(cpu_ns as f64));
     let starting = starting.map(|cpu_time| format!(", and used {cpu_time} of CPU time to start"));
-    let of_program = of_program(snapshot, slowdown, shown);
+    let crowded = crowded(snapshot, slowdown);
+    let of_program = of_program(snapshot, slowdown, shown, crowded);
     let [uses, resident, starting] = [uses, resident, starting].map(Option::unwrap_or_default);
     let mut lines = vec![format!(" cost: {of_program}{uses}{resident}{starting}")];
     let is_much = slowdown.all() > TOO_MUCH;
-    if is_full && is_much && slowdown.probes > 0.0 && crowded(snapshot, slowdown).is_none() {
+    if is_full && is_much && slowdown.probes > 0.0 && crowded.is_none() {
         lines.push(
             "    no CPU is idle: hits may cost more than was measured, and slow the program more".to_owned(),
         );

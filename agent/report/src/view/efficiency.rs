@@ -10,7 +10,7 @@ const AWAKE: f64 = 0.5;
 const OUTSIDE_SHOWN: f64 = 0.2;
 
 /// The share of the time outside MPI that the ranks sleep, if that is most of it.
-pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<f64> {
+fn asleep(rates: &[Rates]) -> Option<f64> {
     let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
     for rates in rates {
         outside += 1.0 - rates.mpi?;
@@ -42,12 +42,12 @@ pub(super) fn waiting(rates: &[Rates]) -> Option<f64> {
 /// The efficiencies over the session; `None` also if the ranks sleep.
 pub fn efficiencies(snapshot: &Snapshot) -> Option<&EfficienciesView> {
     let known = snapshot.sequence.efficiencies.as_ref();
-    known.filter(|_| asleep(snapshot.overall().into_iter()).is_none())
+    known.filter(|_| asleep(&snapshot.overall()).is_none())
 }
 
 /// The efficiencies, their factors and the scalability, in lines, of ranks with `rates`.
 pub(super) fn lines(view: &EfficienciesView, rates: &[Rates]) -> Vec<String> {
-    let not_measured = asleep(rates.iter().copied()).map(|share| {
+    let not_measured = asleep(rates).map(|share| {
         format!(
             " parallel efficiency not measured: outside MPI the ranks sleep {} of the time, which is neither work nor \
              waiting for other ranks",
@@ -162,11 +162,11 @@ mod tests {
             mpi_waiting: Some(0.6),
             ..rank(0.65, 0.05)
         };
-        assert_eq!(asleep([waits].into_iter()).map(percent).as_deref(), Some("86 %"));
-        assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
+        assert_eq!(asleep(&[waits]).map(percent).as_deref(), Some("86 %"));
+        assert_eq!(asleep(&[rank(0.3, 0.9), rank(0.5, 0.8)]), None);
         // Nearly always inside MPI: the remaining time is too small to report.
-        assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
-        assert_eq!(asleep(std::iter::empty()), None);
+        assert_eq!(asleep(&[rank(0.95, 0.0)]), None);
+        assert_eq!(asleep(&[]), None);
     }
 
     #[test]

@@ -161,10 +161,8 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
         return None;
     }
     let now = |process: &ProcessView| process.rates.or(process.overall);
-    let (cpu, waiting) = match is_over {
-        true => snapshot.overall_cpus(),
-        false => cpus::sum(&snapshot.running().filter_map(now).collect::<Vec<_>>()),
-    };
+    let rates: Vec<_> = snapshot.running().filter_map(now).collect();
+    let (cpu, waiting) = cpus::mean(snapshot, &rates, is_over);
     let wanted = cpu + waiting;
     let share = waiting / wanted;
     let crowded = snapshot.cpus.as_ref();
