@@ -48,6 +48,7 @@ impl Session {
             if let Some(reason) = self.parts.over() {
                 return self.leave(reason, (sources, control)).await;
             }
+            self.measuring.mind_trials(&self.rules);
             let tick = self.measuring.tick(&self.rules, &self.target, &self.screen);
             let next = match was_tick {
                 true => sources.ticks.next_after(tick),

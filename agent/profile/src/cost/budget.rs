@@ -34,6 +34,9 @@ const EARLY_NS_MAX: f64 = 10e9;
 /// Mean time from the begin of a window to the begin of the next, in nanoseconds.
 const CYCLE_NS: f64 = 8e9;
 
+/// The same while a change is on trial: a value of half a second then has calls of its own.
+const JUDGED_CYCLE_NS: f64 = 250e6;
+
 /// Minimum mean time for which probes are attached.
 const ATTACHED_NS_MIN: f64 = 60e6;
 
@@ -228,6 +231,8 @@ pub struct Windows {
     attaching_ns: f64,
     /// Time of windows that gaps have not compensated yet.
     early_ns: f64,
+    /// A change is on trial that is judged by what is sampled.
+    is_judged: bool,
 }
 
 impl Windows {
@@ -274,6 +279,18 @@ impl Windows {
     /// The budget in CPUs; `None` if there is no bound.
     pub fn allowed(&self, load: &Load) -> Option<f64> {
         self.budget.0.map(|share| load.allowed(share))
+    }
+
+    /// Whether a change is on trial that is judged by what is sampled: windows then follow each other so closely
+    /// that no compared value is extrapolated from a time before the change. They exceed the budget, by half of
+    /// the cost of watching everything at most.
+    pub fn judge(&mut self, is_judged: bool, now_ns: u64) {
+        if let (true, false, Phase::Open { until_ns, .. } | Phase::Shut { until_ns, .. }) =
+            (is_judged, self.is_judged, &mut self.phase)
+        {
+            *until_ns = now_ns.min(*until_ns);
+        }
+        self.is_judged = is_judged;
     }
 
     /// How long functions that rules only count must be paused, after being watched for `watched_ns` at the
@@ -404,7 +421,7 @@ impl Windows {
         }
         let is_under = smooth.of_functions() <= BACK * smooth.left(share);
         self.in_a_row = if is_under { self.in_a_row + 1 } else { 0 };
-        if self.in_a_row >= IN_A_ROW {
+        if self.in_a_row >= IN_A_ROW && !self.is_judged {
             (self.phase, self.in_a_row, self.part) = (Phase::Always, 0, 1.0);
             self.early_ns = 0.0;
             self.functions.clear();
@@ -427,15 +444,10 @@ impl Windows {
             self.functions.extend(chosen);
         }
         self.part = part(load, share, &self.functions);
-        let (window_ns, gap_ns) = self.lengths();
-        // If attaching took longer than planned, the gap compensates for it.
-        let attached_ns = match self.phase {
-            Phase::Open { since_ns, .. } => now_ns.saturating_sub(since_ns) as f64 + CLOSING_NS,
-            _ => 0.0,
-        };
-        let early_ns = self.early_ns + attached_ns;
-        let gap_ns = gap_ns.max((early_ns / self.part - early_ns).min(GAP_NS_MAX));
-        self.early_ns = (early_ns - self.made_up_by(gap_ns)).clamp(0.0, EARLY_NS_MAX);
+        let (window_ns, mut gap_ns) = self.lengths();
+        if !self.is_judged {
+            gap_ns = self.compensating(gap_ns, now_ns);
+        }
         self.phase = Phase::Shut {
             until_ns: now_ns + gap_ns as u64,
             then_ns: window_ns,
@@ -447,13 +459,29 @@ impl Windows {
         }
     }
 
+    /// The length of a gap that compensates for a window longer than planned, as attaching may take long.
+    fn compensating(&mut self, gap_ns: f64, now_ns: u64) -> f64 {
+        let attached_ns = match self.phase {
+            Phase::Open { since_ns, .. } => now_ns.saturating_sub(since_ns) as f64 + CLOSING_NS,
+            _ => 0.0,
+        };
+        let early_ns = self.early_ns + attached_ns;
+        let gap_ns = gap_ns.max((early_ns / self.part - early_ns).min(GAP_NS_MAX));
+        self.early_ns = (early_ns - self.made_up_by(gap_ns)).clamp(0.0, EARLY_NS_MAX);
+        gap_ns
+    }
+
     /// Lengths of the next window and of the gap before it.
     fn lengths(&mut self) -> (u64, f64) {
-        let cycle = CYCLE_NS * self.chance.between(0.5, 1.5);
+        let mean = if self.is_judged { JUDGED_CYCLE_NS } else { CYCLE_NS };
+        let cycle = mean * self.chance.between(0.5, 1.5);
         let least = ATTACHED_NS_MIN.max(TIMES_ATTACHING * self.attaching_ns);
         let least = least * self.chance.between(0.75, 1.25);
         let attached = (self.part * cycle).max(least);
-        let gap = (attached / self.part - attached).min(GAP_NS_MAX);
+        let gap = match self.is_judged {
+            true => (cycle - attached).max(attached),
+            false => (attached / self.part - attached).min(GAP_NS_MAX),
+        };
         ((attached - CLOSING_NS) as u64, gap + CLOSING_NS)
     }
 }

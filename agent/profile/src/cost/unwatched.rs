@@ -344,6 +344,11 @@ impl Unwatched {
         self.opened = Some((at, counted.to_vec()));
     }
 
+    /// The program may have changed: the pace of earlier windows is not used for gaps that begin from now on.
+    pub fn forget_pace(&mut self) {
+        self.windows.clear();
+    }
+
     /// The counters at a reading. In a gap they are of no use.
     pub fn mark(&mut self, at: CountTime, counted: &[Totals]) {
         if self.gap.is_none() {

@@ -172,6 +172,12 @@ impl Profile {
         }
     }
 
+    /// The program may have changed: the gap that begins is estimated from the window before it alone.
+    pub fn forget_pace(&mut self) {
+        let processes = self.processes.iter_mut();
+        processes.for_each(|process| process.unwatched.forget_pace());
+    }
+
     /// These functions are not watched from the last reading on; `windows` has the data of each process in
     /// the window that ended. `cuts_sequence` is whether calls of loops are among them.
     pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<ProcessWindow>, cuts_sequence: bool) {

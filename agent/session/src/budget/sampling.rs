@@ -187,6 +187,11 @@ impl Sampling {
         self.has_windows().then_some(self.of_late)
     }
 
+    /// Whether a change is on trial that is judged by what is sampled.
+    pub fn judge(&mut self, is_judged: bool, now_ns: u64) {
+        self.windows.judge(is_judged, now_ns);
+    }
+
     /// Whether a window begins or ends now. `cost_ns` is the CPU time that hits of sampled functions have
     /// taken in it so far; it is evaluated only while one is open.
     pub fn due(&self, now_ns: u64, cost_ns: impl FnOnce() -> f64) -> Option<Due> {

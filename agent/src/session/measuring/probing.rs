@@ -10,6 +10,7 @@ use profile::probe::Probe;
 use profile::{Metered, TeamPart, mpi};
 
 use super::{Context, Measuring};
+use crate::rulebook::RuleBook;
 use crate::session::{
     budget::{
         self, BudgetEffect, BudgetEffects, CallNeed, Costs, Detaching, Due, Functions, RegionCounts,
@@ -103,6 +104,12 @@ impl Measuring {
             }
         }
         Ok(())
+    }
+
+    /// Trials may have begun or ended: sampling windows are then due at other times.
+    pub(in crate::session) fn mind_trials(&mut self, rules: &RuleBook) {
+        let is_judged = is_judged_by_samples(rules);
+        self.budget.sampling.judge(is_judged, monotonic_ns());
     }
 
     /// Begins and ends sampling windows when they are due.
@@ -210,6 +217,9 @@ impl Measuring {
 
     fn shut_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.read(context)?;
+        if is_judged_by_samples(context.rules) {
+            self.profile.forget_pace();
+        }
         let (spent, state) = (self.spent(), self.state(context));
         let functions = functions(&self.probes, &self.budget.costs);
         let effects = self.budget.shut(spent, &functions, state);
@@ -345,6 +355,12 @@ impl Measuring {
         }
         Ok(())
     }
+}
+
+/// Whether a change is on trial whose objective has values between sampling windows. Iterations have none, and
+/// are seen only in windows that are longer.
+fn is_judged_by_samples(rules: &RuleBook) -> bool {
+    rules.is_judging() && !rules.is_judging_iterations()
 }
 
 /// The probes of parallel regions and their bodies.

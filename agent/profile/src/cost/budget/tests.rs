@@ -44,6 +44,41 @@ proptest! {
         prop_assert!(others + part * expensive <= load.left(share).max(others + 1e-4 * expensive) + 1e-9, "{functions:?}: {part}");
     }
 
+    /// A trial begins at a random moment of a sampled program: from then on there is a window in each half
+    /// second, and half of the time is watched at most. Afterwards the gaps are those of the budget again.
+    #[test]
+    fn each_half_second_of_a_trial_has_a_window(
+        (cost, begin_ms, seed) in (0.05..1.8_f64, 10_000..60_000_u64, any::<u64>()),
+    ) {
+        const MS: u64 = 1_000_000;
+        let load = Load { job: 2.0, agent: 0.0, functions: vec![function(0, cost, false)], ..Load::default() };
+        let mut windows = Windows::new(BudgetShare(Some(0.01)), seed);
+        let trial = begin_ms..begin_ms + 20_000;
+        let (mut watched_ms, mut last_ms, mut opened_after) = (0, begin_ms, 0);
+        for ms in 0..trial.end + 60_000 {
+            windows.judge(trial.contains(&ms), ms * MS);
+            match (windows.next_ns(), windows.most_ns()) {
+                (None, _) if ms % 1000 == 0 => drop(windows.look(&load, ms * MS)),
+                (Some(next), None) if ms * MS >= next => {
+                    windows.open(ms * MS);
+                    windows.attached(ms * MS);
+                    opened_after += u64::from(ms >= trial.end);
+                }
+                (Some(next), Some(_)) if ms * MS >= next => drop(windows.shut(&load, ms * MS)),
+                _ => {}
+            }
+            let is_open = windows.next_ns().is_some() && windows.most_ns().is_some();
+            if trial.contains(&ms) && is_open {
+                watched_ms += 1;
+                prop_assert!(ms - last_ms <= 400, "no window for {} ms", ms - last_ms);
+                last_ms = ms;
+            }
+        }
+        prop_assert!(trial.end - last_ms <= 400);
+        prop_assert!(watched_ms <= 10_100, "{watched_ms} ms");
+        prop_assert!(opened_after <= 16, "{opened_after} windows in the minute after the trial");
+    }
+
     /// The complete state machine over an hour: a program whose costs do not change stays within the budget,
     /// and probes change a bounded number of times a minute.
     #[test]

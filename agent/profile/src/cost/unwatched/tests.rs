@@ -342,6 +342,33 @@ fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
     assert_eq!(unwatched.estimate(0, at(4_000), 4_000, &counted(10, 300)), None);
 }
 
+/// After a change that makes a program 40 times as fast, a gap has the pace of the window before it. With the
+/// windows before the change it would have that of a mixture.
+#[test]
+fn after_the_pace_is_forgotten_gaps_follow_the_last_window() {
+    let calls_in_gap = |forgets: bool| {
+        let mut unwatched = Unwatched::default();
+        let (mut now, mut counted) = (0, 0);
+        for (calls, has_changed) in [(10, false), (10, false), (10, false), (400, true)] {
+            unwatched.open(at(now), &totals(counted));
+            (now, counted) = (now + 1_000, counted + calls);
+            if forgets && has_changed {
+                unwatched.forget_pace();
+            }
+            let window = ProcessWindow {
+                length: at(1_000),
+                threads: 1,
+                ..ProcessWindow::default()
+            };
+            unwatched.shut(at(now), &totals(counted), &[], &BTreeSet::from([0]), window);
+            now += 1_000;
+        }
+        let before = unwatched.estimated(at(now - 1_000), &totals(counted))[0].calls;
+        unwatched.estimated(at(now), &totals(counted))[0].calls - before
+    };
+    assert_eq!((calls_in_gap(true), calls_in_gap(false)), (400, 107));
+}
+
 /// A compute function whose process was preempted in the gap, read late at the end of the window: calls times
 /// mean remain its time, which grows in the gap by no more than the elapsed time.
 #[test]
