@@ -128,6 +128,7 @@ pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: 
         fitting.written(variable);
     }
     fitting.constants(rule);
+    fitting.windows(rule);
     fitting.points();
     fitting.arguments(rule);
     let mut fit = fitting.fit;
@@ -174,6 +175,36 @@ impl<'a> Fitting<'a> {
             let span = role.expr.as_ref().map_or(role.name.span, |expr| expr.span);
             let wrong = wrong.at(span, "false or unknown for every process");
             self.report(wrong.help("nothing is measured or changed for this role until a process fits it"));
+        }
+    }
+
+    /// A window that several processes begin joins their instances by the key of the hits.
+    fn windows(&mut self, rule: &CheckedRule) {
+        let file = self.file;
+        for (window, entry) in rule.windows.iter().zip(&file.windows) {
+            let Some(boundaries) = window.boundaries() else {
+                continue;
+            };
+            let begin = boundaries.begins_at();
+            let key = begin.and_then(|probe| boundaries.keys.get(probe).copied().flatten());
+            let role = rule
+                .role_of_begin(boundaries)
+                .and_then(|role| rule.roles.get(role));
+            let (None, Some(role), false) = (key, role, rule.is_bounded_by_loop(boundaries)) else {
+                continue;
+            };
+            let members = self.members(&role.name).len();
+            if members > 1 {
+                let name = &entry.name.raw;
+                let message = format!(
+                    "the window `{name}` has no values: {members} processes begin it, and it has no key"
+                );
+                let wrong =
+                    Diagnostic::warning("E0182", message).at(entry.name.span, "begun by each of them");
+                self.report(wrong.help(
+                    "add `key:`, a captured number of the iteration, or take `from:` of a role with one process",
+                ));
+            }
         }
     }
 
@@ -470,7 +501,7 @@ impl<'a> Fitting<'a> {
                     places.join(", ")
                 );
                 Diagnostic::wrong("E0163", span, message)
-                    .help("which of them the program uses is not known; name another variable")
+                    .help("which of them the program uses is not known: `in: all` of a tune sets every copy, or name another variable")
             }
             Some(Err(NoVariable::Other(why))) => Diagnostic::wrong("E0167", span, why.clone()),
             _ => {

@@ -288,12 +288,9 @@ impl<'a> FoundPlaces<'a> {
                 for place in exits_at(exits, probe, by_jumps) {
                     self.add(module, place);
                 }
-                match exits.unknown {
-                    0 => return,
-                    unknown => format!(
-                        "{} can be left by {unknown} jumps that cannot be followed: calls that end so are counted, not timed",
-                        wanted.name
-                    ),
+                match not_timed(exits, wanted) {
+                    None => return,
+                    Some(text) => text,
                 }
             }
             Err(error) => format!("calls of {} are counted, not timed: {error}", wanted.name),
@@ -334,6 +331,25 @@ fn function_of(site: &WatchedSite, module: &Module) -> Function {
     }
 }
 
+/// What of the calls of a function is not timed, in words. Functions that the session probes by itself, those of
+/// MPI and of parallel regions, are not mentioned.
+fn not_timed(exits: &Exits, wanted: &Probe) -> Option<String> {
+    let name = &wanted.name;
+    let is_named = wanted.mpi.is_none() && wanted.part().is_none();
+    let all = [&exits.own, &exits.elsewhere];
+    let returns = |places: &&Places| !places.returns.is_empty() || !places.jumps.is_empty();
+    let has_last = all.iter().any(|places| !places.last.is_empty());
+    match exits.unknown {
+        0 if is_named && has_last && !all.iter().any(returns) => Some(format!(
+            "{name} ends with a jump to code of another file: only the time until that jump is measured"
+        )),
+        0 => None,
+        unknown => Some(format!(
+            "{name} can be left by {unknown} jumps that cannot be followed: calls that end so are counted, not timed"
+        )),
+    }
+}
+
 /// The probes at the exits of a function: at its last jumps, or at its return instructions only.
 fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<PricedSite> {
     let of = |places: &Places, is_shared| {
@@ -357,4 +373,50 @@ fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<PricedSite> {
         jumps.iter().map(at_jump).chain(returns).collect::<Vec<_>>()
     };
     [of(&exits.own, false), of(&exits.elsewhere, true)].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_always_ends_with_a_jump_to_another_file_is_said_to_be_timed_until_there() {
+        let places = |returns: &[u64], last: &[u64]| Places {
+            returns: returns.iter().copied().map(FileOffset).collect(),
+            last: last.iter().copied().map(FileOffset).collect(),
+            ..Places::default()
+        };
+        let exits = |own, elsewhere, unknown| Exits {
+            own,
+            elsewhere,
+            unknown,
+        };
+        let none = Places::default;
+        let named = |name: &str| Probe {
+            name: name.to_owned(),
+            ..Probe::default()
+        };
+        for (exits, text) in [
+            (exits(places(&[8], &[]), none(), 0), None),
+            // It ends so in some cases only.
+            (exits(places(&[8], &[40]), none(), 0), None),
+            (exits(none(), places(&[8], &[40]), 0), None),
+            (
+                exits(none(), places(&[], &[40]), 0),
+                Some(
+                    "forces ends with a jump to code of another file: only the time until that jump is measured",
+                ),
+            ),
+            (
+                exits(places(&[8], &[]), none(), 2),
+                Some(
+                    "forces can be left by 2 jumps that cannot be followed: calls that end so are counted, not timed",
+                ),
+            ),
+        ] {
+            assert_eq!(not_timed(&exits, &named("forces")).as_deref(), text);
+        }
+        let exits = exits(none(), places(&[], &[40]), 0);
+        assert_eq!(not_timed(&exits, &named("forces._omp_fn.0")), None);
+    }
 }
