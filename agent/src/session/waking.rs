@@ -39,7 +39,7 @@ impl Session {
         let (screen, views) = self.showing();
         sources.keys = screen.begin(&views, Time(monotonic_ns()))?;
         loop {
-            let due = self.measuring.due(self.polls(), self.actuation.predicts());
+            let due = self.measuring.due(&self.rules, &self.actuation);
             let (queue, nodes) = (&mut self.actuation.queue, &mut self.target.nodes);
             let wake = sources.next(due, queue, nodes).await;
             self.liveness.begin(wake.step(), monotonic_ns());
@@ -48,7 +48,6 @@ impl Session {
             if let Some(reason) = self.parts.over() {
                 return self.leave(reason, (sources, control)).await;
             }
-            self.measuring.mind_trials(&self.rules);
             let tick = self.measuring.tick(&self.rules, &self.target, &self.screen);
             let next = match was_tick {
                 true => sources.ticks.next_after(tick),

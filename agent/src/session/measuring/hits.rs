@@ -12,6 +12,7 @@ use super::{Context, Measuring};
 use crate::{
     rulebook::RuleBook,
     session::{
+        actuation::Actuation,
         intake::{Drain, Expected, HITS_PER_WAKE},
         sources::Due,
     },
@@ -270,15 +271,16 @@ impl Measuring {
     }
 
     /// The times at which the session must wake up by itself. A decision is predicted if it can have effects.
-    pub(in crate::session) fn due(&self, polls: bool, may_act: bool) -> Due {
+    pub(in crate::session) fn due(&mut self, rules: &RuleBook, actuation: &Actuation) -> Due {
+        self.mind_trials(rules);
         let (intake, sampling) = (&self.intake, &self.budget.sampling);
         Due {
             turn_ns: sampling.next_ns(),
             calls_ns: intake.calls_due_ns(sampling.is_open()),
             hits_ns: intake.due_ns(),
             has_hits_left: intake.is_left(),
-            polls,
-            expected: may_act.then(|| self.next_expected()).flatten(),
+            polls: actuation.polls() && rules.has_probed_windows(),
+            expected: actuation.predicts().then(|| self.next_expected()).flatten(),
         }
     }
 

@@ -107,7 +107,7 @@ impl Measuring {
     }
 
     /// Trials may have begun or ended: sampling windows are then due at other times.
-    pub(in crate::session) fn mind_trials(&mut self, rules: &RuleBook) {
+    pub(super) fn mind_trials(&mut self, rules: &RuleBook) {
         let is_judged = is_judged_by_samples(rules);
         self.budget.sampling.judge(is_judged, monotonic_ns());
     }
