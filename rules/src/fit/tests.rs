@@ -294,8 +294,8 @@ fn a_constant_that_is_no_value_of_the_type_is_refused() {
 fn a_window_that_several_ranks_begin_needs_a_key() {
     let check = |key: &str, condition: &str| {
         let text = format!(
-            "rule: steps\nabout: counts steps\nroles:\n  all: {condition}\nprobes:\n  step: {{role: all, entry: do_step}}\n\
-             capture:\n  step.number: arg(1) as i32\nwindows:\n  round: {{from: step{key}}}\nmetrics:\n  steps: count(step)\n"
+            "rule: steps\nabout: counts steps\nroles:\n  stepper: {condition}\nprobes:\n  step: {{role: stepper, entry: do_step}}\n\
+             capture:\n  step.number: arg(1) as i32\nwindows:\n  iteration: {{from: step{key}}}\nmetrics:\n  steps: count(step)\n"
         );
         let file = RuleFile::parse(&text).unwrap();
         let rule = file.check(&BTreeMap::new()).unwrap();
@@ -305,7 +305,7 @@ fn a_window_that_several_ranks_begin_needs_a_key() {
     };
     assert_eq!(
         check("", "rank >= 0"),
-        ["the window `round` has no values: 3 processes begin it, and it has no key"]
+        ["the window `iteration` has no values: 3 processes begin it, and it has no key"]
     );
     assert!(check(", key: number", "rank >= 0").is_empty());
     assert!(check("", "rank == 0").is_empty());
