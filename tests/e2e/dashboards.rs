@@ -400,7 +400,12 @@ fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
             "IN_STENCIL",
             "and on (jobid) tuneagent_job_info{program=~\"stencil.*\"}",
         );
-        let series = prometheus.query(&query)?;
+        // After a scrape that was not answered in time, a query gives nothing until the next one.
+        let mut series = Vec::new();
+        wait_until(&query, SOON, || {
+            series = prometheus.query(&query)?;
+            Ok(!series.is_empty())
+        })?;
         let [one] = series.as_slice() else {
             return Err(Problem::new(format!("{query} gives {series:?}")));
         };
