@@ -22,7 +22,7 @@ use std::{
     path::Path,
 };
 
-use abi::{Capture, CaptureKind, Durations, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
+use abi::{Capture, CaptureKind, Durations, MessageSpec, ProbeSpec, SizeLayout, SpecFlags};
 use job::Implementation;
 use probe::kernel::{CallMoment, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
 use profile::mpi;
@@ -138,16 +138,16 @@ impl Way {
 }
 
 /// The rule of MPI_Send, which accepts any register contents.
-fn send() -> MessageRule {
+fn send() -> MessageSpec {
     let library = Implementation {
         name: "MPICH",
         version: None,
         layout: SizeLayout::InHandle,
         size_offset: 0,
     };
-    MessageRule {
+    MessageSpec {
         row: 0,
-        ..job::mpi_rule(mpi::find("MPI_Send").unwrap(), &library)
+        ..job::mpi_spec(mpi::find("MPI_Send").unwrap(), &library)
     }
 }
 

@@ -6,7 +6,7 @@ mod running;
 
 use std::{collections::BTreeMap, thread};
 
-use abi::{Capture, CaptureKind, HitRecord, ProbeSpec, SpecFlags, SumRule, SumValue};
+use abi::{Capture, CaptureKind, HitRecord, ProbeSpec, SpecFlags, SumSpec, SumValue};
 use job::monotonic_ns;
 use probe::kernel::{
     CallMoment, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring, SumReadings, read_hit, read_sum_cell,
@@ -141,7 +141,7 @@ fn armed(target: &Running, partial_sums: u32, resolved: Wanted) -> (Kernel, Link
     };
     let mut spec = ProbeSpec {
         flags: SpecFlags::SEND_ENTRY | SpecFlags::SUM_ENTRY,
-        partial_sum: SumRule {
+        partial_sum: SumSpec {
             number: 1,
             values: 1,
             key: resolved.key,

@@ -1,7 +1,7 @@
 //! Aggregates hits that need not be sent individually, by process, probe and key. Nothing blocks, and no sum
 //! is overwritten before it was read. A hit that cannot be aggregated is left to the caller.
 
-use abi::{Loss, SharedWord, SumCell, SumRule, SumValue, ValueSums};
+use abi::{Loss, SharedWord, SumCell, SumSpec, SumValue, ValueSums};
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 
 use crate::{
@@ -70,13 +70,13 @@ struct Seen<'a> {
 #[inline(never)]
 pub extern "C" fn hit_is_added_up(
     captured: *const CapturedValues,
-    rule: *const SumRule,
+    spec: *const SumSpec,
     whose: u64,
     time_ns: u64,
     duration_ns: u64,
 ) -> u32 {
     // SAFETY: callers pass complete records; the verifier checks it.
-    let (Some(captured), Some(rule)) = (unsafe { (captured.as_ref(), rule.as_ref()) }) else {
+    let (Some(captured), Some(spec)) = (unsafe { (captured.as_ref(), spec.as_ref()) }) else {
         return 0;
     };
     let hit = Seen {
@@ -86,7 +86,7 @@ pub extern "C" fn hit_is_added_up(
         time_ns,
         duration_ns,
     };
-    u32::from(add(rule, &hit).is_some())
+    u32::from(add(spec, &hit).is_some())
 }
 
 /// Begins a new epoch of a process.
@@ -106,23 +106,23 @@ fn epoch(process: u32) -> Option<(u64, u64)> {
 }
 
 #[inline(always)]
-fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
-    let number = u32::from(rule.number).checked_sub(1)?;
+fn add(spec: &SumSpec, hit: &Seen<'_>) -> Option<()> {
+    let number = u32::from(spec.number).checked_sub(1)?;
     let count = constant(&SUM_COUNT);
     if number >= count {
         return None;
     }
     let mut values = [0; abi::SUMMED_MAX];
-    for (place, (value, of)) in values.iter_mut().zip(&rule.of).enumerate() {
-        if place >= usize::from(rule.values) {
+    for (place, (value, of)) in values.iter_mut().zip(&spec.of).enumerate() {
+        if place >= usize::from(spec.values) {
             break;
         }
         *value = number_of(of, hit)?;
     }
-    let (key, since_ns) = if rule.key.place == SumValue::NOTHING {
+    let (key, since_ns) = if spec.key.place == SumValue::NOTHING {
         epoch(hit.process)?
     } else {
-        (number_of(&rule.key, hit)? as u64, 0)
+        (number_of(&spec.key, hit)? as u64, 0)
     };
     let cell = (hit.process * count + number) * 2 + (key as u32 & 1);
     let (partial_sum, looked) = (PARTIAL_SUMS.get_ptr_mut(cell)?, LOOKED.get(0)?);
@@ -145,7 +145,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         partial_sum.last_ns = time_ns;
         partial_sum.probe = hit.probe;
         partial_sum.process = hit.process;
-        partial_sum.number = u64::from(rule.number);
+        partial_sum.number = u64::from(spec.number);
         partial_sum.sums = [NOTHING; abi::SUMMED_MAX];
     }
     partial_sum.count += 1;
@@ -153,7 +153,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     partial_sum.first_ns = partial_sum.first_ns.min(time_ns);
     partial_sum.last_ns = partial_sum.last_ns.max(time_ns);
     for (place, (sums, value)) in partial_sum.sums.iter_mut().zip(values).enumerate() {
-        if place >= usize::from(rule.values) {
+        if place >= usize::from(spec.values) {
             break;
         }
         sum(sums, value);

@@ -1,6 +1,6 @@
 //! The bytes that a call sends or receives, from its arguments; [`UNKNOWN_BYTES`] if unknown.
 
-use abi::{Amount, AmountForm, MessageRule, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
+use abi::{Amount, AmountForm, MessageSpec, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
 use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
 
 use crate::{capture::HitContext, registers::argument_or, task, world};
@@ -29,8 +29,8 @@ pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
         return UNKNOWN_BYTES;
     }
     let is_other = which == OTHER || (which == OF_CALL && is_in_place(moment, &spec.message));
-    let rule = &spec.message;
-    let amount = if is_other { &rule.other } else { &rule.amount };
+    let message = &spec.message;
+    let amount = if is_other { &message.other } else { &message.amount };
     let form = amount.form;
     if AmountForm::None.is(form) {
         return 0;
@@ -40,14 +40,14 @@ pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
     let count = if AmountForm::Element.is(form) {
         1
     } else if AmountForm::One.is(form) {
-        one_count(moment, rule, amount)
+        one_count(moment, message, amount)
     } else if AmountForm::PerRank.is(form) {
-        product(one_count(moment, rule, amount), u64::from(ranks(moment, rule)))
+        product(one_count(moment, message, amount), u64::from(ranks(moment, message)))
     } else if AmountForm::Counts.is(form) || is_typed_by_rank {
         let types = if is_typed_by_rank { datatype } else { 0 };
-        sum(moment, rule, amount, types)
+        sum(moment, message, amount, types)
     } else if AmountForm::OwnCount.is(form) {
-        own_count(moment, rule, amount)
+        own_count(moment, message, amount)
     } else {
         UNKNOWN_BYTES
     };
@@ -57,8 +57,8 @@ pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
         size_of_type(
             moment.process,
             datatype,
-            u32::from(rule.layout),
-            u32::from(rule.size_offset),
+            u32::from(message.layout),
+            u32::from(message.size_offset),
         )
     };
     product(count, size)
@@ -83,16 +83,16 @@ fn product(count: u64, size: u64) -> u64 {
     }
 }
 
-fn is_in_place(moment: &HitContext, rule: &MessageRule) -> bool {
-    if rule.buffer == NO_ARGUMENT {
+fn is_in_place(moment: &HitContext, message: &MessageSpec) -> bool {
+    if message.buffer == NO_ARGUMENT {
         return false;
     }
-    let in_place = if SizeLayout::InHandle.is(rule.layout) {
-        MessageRule::IN_PLACE_IN_HANDLE
+    let in_place = if SizeLayout::InHandle.is(message.layout) {
+        MessageSpec::IN_PLACE_IN_HANDLE
     } else {
-        MessageRule::IN_PLACE_AT_POINTER
+        MessageSpec::IN_PLACE_AT_POINTER
     };
-    argument_or(moment, u64::from(rule.buffer), 0) == in_place
+    argument_or(moment, u64::from(message.buffer), 0) == in_place
 }
 
 /// A count of four or eight bytes; [`UNKNOWN_BYTES`] if it is negative.
@@ -105,21 +105,21 @@ fn counted(raw: u64, width: u32) -> u64 {
     if count < 0 { UNKNOWN_BYTES } else { count as u64 }
 }
 
-fn one_count(moment: &HitContext, rule: &MessageRule, amount: &Amount) -> u64 {
-    counted(argument(moment, amount.count), u32::from(rule.count_width))
+fn one_count(moment: &HitContext, message: &MessageSpec, amount: &Amount) -> u64 {
+    counted(argument(moment, amount.count), u32::from(message.count_width))
 }
 
 /// Number of ranks of the communicator; 0 if unknown.
-fn ranks(moment: &HitContext, rule: &MessageRule) -> u32 {
-    world::world_ranks(moment.process, argument(moment, rule.comm))
+fn ranks(moment: &HitContext, message: &MessageSpec) -> u32 {
+    world::world_ranks(moment.process, argument(moment, message.comm))
 }
 
-fn own_count(moment: &HitContext, rule: &MessageRule, amount: &Amount) -> u64 {
-    let own = world::world_own_rank(moment.process, argument(moment, rule.comm));
+fn own_count(moment: &HitContext, message: &MessageSpec, amount: &Amount) -> u64 {
+    let own = world::world_own_rank(moment.process, argument(moment, message.comm));
     if own == u32::MAX {
         return UNKNOWN_BYTES;
     }
-    count_at(argument(moment, amount.count), own, u32::from(rule.count_width))
+    count_at(argument(moment, amount.count), own, u32::from(message.count_width))
 }
 
 /// The count of a rank in an array of counts.
@@ -157,8 +157,8 @@ struct Sum {
 /// The sum of the counts of all ranks. `types` is the address of an array of datatypes, whose sizes multiply
 /// the counts, or 0.
 #[inline(always)]
-fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> u64 {
-    let ranks = ranks(moment, rule);
+fn sum(moment: &HitContext, message: &MessageSpec, amount: &Amount, types: u64) -> u64 {
+    let ranks = ranks(moment, message);
     let counts = argument(moment, amount.count);
     if ranks == 0 || ranks > abi::COUNTS_MAX {
         return UNKNOWN_BYTES;
@@ -167,9 +167,9 @@ fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> 
         counts,
         types,
         total: 0,
-        width: rule.count_width,
-        layout: rule.layout,
-        size_offset: rule.size_offset,
+        width: message.count_width,
+        layout: message.layout,
+        size_offset: message.size_offset,
         added: 0,
         process: moment.process,
         zero: 0,

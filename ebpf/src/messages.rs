@@ -3,7 +3,7 @@
 //! when the call returns.
 
 use abi::{
-    AmountForm, Flow, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
+    AmountForm, Flow, Loss, MessageSpec, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
     UNKNOWN_BYTES,
 };
 use aya_ebpf::{
@@ -53,23 +53,23 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
     if let Some(pending) = &mut pending {
         pending.what = Pending::NOTHING;
     }
-    let (rule, process) = (&spec.message, moment.process);
-    let form = rule.amount.form;
+    let (message, process) = (&spec.message, moment.process);
+    let form = message.amount.form;
     if AmountForm::Start.is(form) || AmountForm::Startall.is(form) {
         return message_started(moment);
     }
     if AmountForm::Free.is(form) {
-        let request = request_at(process, argument(moment, rule.amount.count));
+        let request = request_at(process, argument(moment, message.amount.count));
         let _ = REQUESTS.remove([u64::from(process), request]);
         return 1;
     }
-    if rule.found != NO_ARGUMENT {
-        return received_found(moment, rule);
+    if message.found != NO_ARGUMENT {
+        return received_found(moment, message);
     }
-    let end = end(moment, rule.amount.peer);
-    let comm = argument(moment, rule.comm);
-    if rule.template != NO_ARGUMENT {
-        prepared(moment, rule, (end, comm), pending);
+    let end = end(moment, message.amount.peer);
+    let comm = argument(moment, message.comm);
+    if message.template != NO_ARGUMENT {
+        prepared(moment, message, (end, comm), pending);
         return 1;
     }
     let carried = if end == NO_PROCESS {
@@ -80,24 +80,24 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
     if spec.flags & SpecFlags::BYTES != 0 {
         message_counted(moment, carried, u32::from(end != NO_PROCESS));
     }
-    if Flow::None.is(rule.flow) {
+    if Flow::None.is(message.flow) {
         return 1;
     }
-    if !Flow::Received.is(rule.flow) {
+    if !Flow::Received.is(message.flow) {
         message_pass(process, comm, end, 0, carried);
     }
-    if Flow::Both.is(rule.flow) {
-        received_too(moment, rule, comm, pending);
-    } else if Flow::Received.is(rule.flow) {
-        received(moment, rule, (end, comm, carried), pending);
+    if Flow::Both.is(message.flow) {
+        received_too(moment, message, comm, pending);
+    } else if Flow::Received.is(message.flow) {
+        received(moment, message, (end, comm, carried), pending);
     }
     1
 }
 
 /// Receives a message that an earlier call matched, whose source is known from that call.
 #[inline(always)]
-fn received_found(moment: &HitContext, rule: &MessageRule) -> u32 {
-    let pair = message_found(moment.process, argument(moment, rule.found));
+fn received_found(moment: &HitContext, message: &MessageSpec) -> u32 {
+    let pair = message_found(moment.process, argument(moment, message.found));
     let carried = if pair == FROM_NO_PROCESS {
         0
     } else {
@@ -130,12 +130,12 @@ pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
 
 /// Prepares the template of a persistent request or a matched message; its handle is known at the return.
 #[inline(always)]
-fn prepared(moment: &HitContext, rule: &MessageRule, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
+fn prepared(moment: &HitContext, message: &MessageSpec, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
     let Some(pending) = pending else {
         lost(Loss::RequestTable);
         return;
     };
-    let is_received = u64::from(Flow::Received.is(rule.flow));
+    let is_received = u64::from(Flow::Received.is(message.flow));
     let template = Template {
         bytes: if end == NO_PROCESS {
             0
@@ -147,8 +147,8 @@ fn prepared(moment: &HitContext, rule: &MessageRule, (end, comm): (i64, u64), pe
     };
     *pending = Pending {
         what: Pending::REQUEST,
-        place: argument(moment, rule.template),
-        status: if end == ANYBODY { status(moment, rule) } else { 0 },
+        place: argument(moment, message.template),
+        status: if end == ANYBODY { status(moment, message) } else { 0 },
         comm,
         template,
     };
@@ -156,28 +156,28 @@ fn prepared(moment: &HitContext, rule: &MessageRule, (end, comm): (i64, u64), pe
 
 /// Handles the receiving half of a call that sends and receives.
 #[inline(always)]
-fn received_too(moment: &HitContext, rule: &MessageRule, comm: u64, pending: Option<&mut Pending>) {
-    let from = end(moment, rule.other.peer);
+fn received_too(moment: &HitContext, message: &MessageSpec, comm: u64, pending: Option<&mut Pending>) {
+    let from = end(moment, message.other.peer);
     let posted = if from == NO_PROCESS {
         0
     } else {
         bytes::bytes_of(moment, OTHER)
     };
-    received(moment, rule, (from, comm, posted), pending);
+    received(moment, message, (from, comm, posted), pending);
 }
 
 /// Counts a received message. If its source may be any rank, the status will contain it.
 #[inline(always)]
 fn received(
     moment: &HitContext,
-    rule: &MessageRule,
+    message: &MessageSpec,
     (end, comm, bytes): (i64, u64, u64),
     pending: Option<&mut Pending>,
 ) {
     if end == ANYBODY
         && let Some(pending) = pending
     {
-        let status = status(moment, rule);
+        let status = status(moment, message);
         if status != 0 {
             pending.status = status;
             pending.comm = comm;
@@ -191,10 +191,10 @@ fn received(
 
 /// Address of the status; 0 if the caller ignores it.
 #[inline(always)]
-fn status(moment: &HitContext, rule: &MessageRule) -> u64 {
+fn status(moment: &HitContext, message: &MessageSpec) -> u64 {
     /// MPI_STATUS_IGNORE is 0 or 1.
     const IGNORED_MAX: u64 = 1;
-    let status = argument_or(moment, u64::from(rule.status), 0);
+    let status = argument_or(moment, u64::from(message.status), 0);
     if status > IGNORED_MAX { status } else { 0 }
 }
 

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use abi::{ExitSite, SumRule};
+use abi::{ExitSite, SumSpec};
 use probe::kernel::{self, CallMoment, LinkRequest, ProbeSite};
 use tuneagent_e2e::line_program::LineProgram;
 use tuner::{EntrySite, EntrySites, ExitFinder, FileOffset, Function, Image};
@@ -71,9 +71,9 @@ fn exits(image: &Image, function: &Function) -> Vec<ProbeSite> {
 }
 
 /// Durations of calls, aggregated by the first rule.
-pub(crate) const DURATIONS: SumRule = SumRule {
+pub(crate) const DURATIONS: SumSpec = SumSpec {
     number: 1,
-    ..SumRule::DURATIONS
+    ..SumSpec::DURATIONS
 };
 
 /// The target program, which answers with the duration of a call of a function.

@@ -22,7 +22,7 @@ pub use discover::{
 pub use hosts::{HOSTS_MAX, HostsError, NodeChoice};
 
 // Their MPI.
-pub use mpi::{Implementation, may_settle, rule as mpi_rule, world as mpi_world, world_size};
+pub use mpi::{Implementation, may_settle, spec as mpi_spec, world as mpi_world, world_size};
 
 // Names of places, clocks, commands that need root.
 pub use clock::unix_s;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use abi::{HitKind, HitRecord, SumRule, TextRecord, Totals};
-use profile::probe::{Probe, WantedCapture, number_of, sum_rule};
+use abi::{HitKind, HitRecord, SumSpec, TextRecord, Totals};
+use profile::probe::{Probe, WantedCapture, number_of, sum_spec};
 use rules::{
     Base, Group, Grouping, Known, Measure, Observation, PartialSum, PlannedCapture, PlannedProbe, PlannedSum,
     ProbeId, ProcessId, Reads, RuleId, Scalar, Site, Sums, Time,
@@ -142,8 +142,8 @@ impl RuleBook {
                 continue;
             };
             let wanted = self.reads.of(request, planned).partial_sum.as_ref();
-            let wanted = wanted.and_then(|wanted| sum_rule(wanted, probe));
-            let known = Some(SumRule {
+            let wanted = wanted.and_then(|wanted| sum_spec(wanted, probe));
+            let known = Some(SumSpec {
                 number: 0,
                 ..probe.spec.partial_sum
             });

@@ -110,8 +110,8 @@ pub(super) struct ServedSession<'a> {
     refusals: u32,
 }
 
-/// Serves a connection until it ends. `place` says why there is no room for the session.
-pub(super) fn converse(node: &NodeService, stream: &OwnedFd, client: Client, place: Result<(), String>) {
+/// Serves a connection until it ends. `room` says why there is none for the session.
+pub(super) fn converse(node: &NodeService, stream: &OwnedFd, client: Client, room: Result<(), String>) {
     for timeout in [Timeout::Recv, Timeout::Send] {
         if set_socket_timeout(stream, timeout, Some(PATIENCE)).is_err() {
             return;
@@ -119,10 +119,11 @@ pub(super) fn converse(node: &NodeService, stream: &OwnedFd, client: Client, pla
     }
     let first = next(stream);
     let begun = match first {
-        Ok((ServiceRequest::Hello { protocol, applies }, _)) => place
+        Ok(None) => return,
+        Ok(Some((ServiceRequest::Hello { protocol, applies }, _))) => room
             .map_err(refused)
             .and_then(|()| begin(node, client, protocol, applies)),
-        Ok(_) => Err(refused("the first message of a session is its beginning")),
+        Ok(Some(_)) => Err(refused("the first message of a session is its beginning")),
         Err(why) => Err(refused(why)),
     };
     match begun {
@@ -203,10 +204,10 @@ impl ServedSession<'_> {
     /// Handles one request; false at the end of the session.
     fn serve(&mut self, stream: &OwnedFd) -> bool {
         let handled = match next(stream) {
-            Ok((ServiceRequest::Load(options), _)) => self.load(options),
-            Ok((ServiceRequest::Attach { at, sites }, given)) => self.attach(at, sites, given),
-            Ok((ServiceRequest::Hello { .. }, _)) => Err(refused("the session has begun before")),
-            Err(end) if end.is_empty() => return false,
+            Ok(Some((ServiceRequest::Load(options), _))) => self.load(options),
+            Ok(Some((ServiceRequest::Attach { at, sites }, given))) => self.attach(at, sites, given),
+            Ok(Some((ServiceRequest::Hello { .. }, _))) => Err(refused("the session has begun before")),
+            Ok(None) => return false,
             Err(why) => Err(refused(why)),
         };
         match handled {
@@ -396,18 +397,18 @@ fn is_readable_file(file: &OwnedFd) -> Result<(), Denial> {
     }
 }
 
-/// The next request with its descriptors; an empty reason at the end of the connection.
-fn next(stream: &OwnedFd) -> Result<(ServiceRequest, Vec<OwnedFd>), String> {
+/// The next request with its descriptors; `None` at the end of the connection.
+fn next(stream: &OwnedFd) -> Result<Option<(ServiceRequest, Vec<OwnedFd>)>, String> {
     // One more than a message may have, so that a longer one is noticed.
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 8];
     let (count, given) = match receive(stream.as_fd(), &mut bytes) {
         Err(Errno::AGAIN) => return Err("no message came in time".to_owned()),
-        Err(_) | Ok((0, _)) => return Err(String::new()),
+        Err(_) | Ok((0, _)) => return Ok(None),
         Ok(received) => received,
     };
     let request = bytes.get(..count).map(ServiceRequest::decode);
     match request {
-        Some(Ok(request)) => Ok((request, given)),
+        Some(Ok(request)) => Ok(Some((request, given))),
         Some(Err(error)) => Err(error.to_string()),
         None => Err("a message is too long".to_owned()),
     }

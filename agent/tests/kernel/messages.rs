@@ -1,6 +1,6 @@
 //! Messages: partners and bytes, and partners for which the table has no room.
 
-use abi::{MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
+use abi::{MessageSpec, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
 use job::Implementation;
 use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
 use profile::mpi;
@@ -13,16 +13,16 @@ use crate::target::Target;
 const PARTNERS: u64 = 70_000;
 
 /// A rule for a function with the arguments of MPI_Send.
-fn send() -> MessageRule {
+fn send() -> MessageSpec {
     let library = Implementation {
         name: "MPICH",
         version: None,
         layout: SizeLayout::InHandle,
         size_offset: 0,
     };
-    MessageRule {
+    MessageSpec {
         row: 0,
-        ..job::mpi_rule(mpi::find("MPI_Send").unwrap(), &library)
+        ..job::mpi_spec(mpi::find("MPI_Send").unwrap(), &library)
     }
 }
 

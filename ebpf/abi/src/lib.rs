@@ -24,10 +24,10 @@ pub use histogram::{Durations, Row, Sizes};
 pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
 pub use limits::*;
 pub use message::{
-    Amount, AmountForm, Flow, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout,
+    Amount, AmountForm, Flow, MessageSpec, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout,
     Template, UNKNOWN_BYTES, World,
 };
-pub use partial_sum::{SumCell, SumRule, SumValue, ValueSums};
+pub use partial_sum::{SumCell, SumSpec, SumValue, ValueSums};
 pub use records::{
     Alarm, Call, Filling, Frame, HitKind, HitRecord, Loss, LossEffect, NO_DURATION, RingHead, TextRecord,
     Thread, Totals,

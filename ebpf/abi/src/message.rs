@@ -117,7 +117,7 @@ impl Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct MessageRule {
+pub struct MessageSpec {
     /// A [`SizeLayout`].
     pub layout: u8,
     /// Width of counts in bytes: 4, or 8 for the large-count functions.
@@ -141,11 +141,11 @@ pub struct MessageRule {
     pub template: u8,
     /// Argument index of the pointer to a message that an earlier call matched.
     pub found: u8,
-    /// Its row in the size histograms of a process; [`MessageRule::NO_ROW`] if there is none.
+    /// Its row in the size histograms of a process; [`MessageSpec::NO_ROW`] if there is none.
     pub row: u16,
 }
 
-impl MessageRule {
+impl MessageSpec {
     /// No sizes are counted.
     pub const NO_ROW: u16 = u16::MAX;
     /// The address of MPI_IN_PLACE with [`SizeLayout::AtPointer`] (Open MPI).
@@ -155,9 +155,9 @@ impl MessageRule {
 }
 
 /// Carries nothing and reads no argument. All zeros would refer to the first argument everywhere.
-impl Default for MessageRule {
-    fn default() -> MessageRule {
-        MessageRule {
+impl Default for MessageSpec {
+    fn default() -> MessageSpec {
+        MessageSpec {
             layout: SizeLayout::Unknown as u8,
             count_width: 4,
             size_offset: 0,
@@ -169,7 +169,7 @@ impl Default for MessageRule {
             status: NO_ARGUMENT,
             template: NO_ARGUMENT,
             found: NO_ARGUMENT,
-            row: MessageRule::NO_ROW,
+            row: MessageSpec::NO_ROW,
         }
     }
 }
@@ -340,7 +340,7 @@ impl Pending {
 }
 
 const _: () = assert!(size_of::<Amount>() == 4);
-const _: () = assert!(size_of::<MessageRule>() == 20);
+const _: () = assert!(size_of::<MessageSpec>() == 20);
 const _: () = assert!(size_of::<Objects>() == 24);
 const _: () = assert!(size_of::<RankMap>() == 40);
 const _: () = assert!(size_of::<World>() == 112);

@@ -39,7 +39,7 @@ impl SumValue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct SumRule {
+pub struct SumSpec {
     /// Number of the cell within a process, counted from 1; 0 disables aggregation.
     pub number: u16,
     /// How many elements of `of` are used.
@@ -50,12 +50,12 @@ pub struct SumRule {
     pub of: [SumValue; SUMMED_MAX],
 }
 
-impl SumRule {
+impl SumSpec {
     /// Aggregates durations of calls for each epoch; without a number.
-    pub const DURATIONS: SumRule = {
+    pub const DURATIONS: SumSpec = {
         let mut of = [SumValue::plain(SumValue::NOTHING); SUMMED_MAX];
         of[0] = SumValue::plain(SumValue::DURATION);
-        SumRule {
+        SumSpec {
             number: 0,
             values: 1,
             key: SumValue::plain(SumValue::NOTHING),
@@ -100,12 +100,12 @@ pub struct SumCell {
     /// Index of the hits' [`crate::ProbeSpec`].
     pub probe: u32,
     pub process: u32,
-    /// The [`SumRule::number`] of the rule that applied.
+    /// The [`SumSpec::number`] of the spec that applied.
     pub number: u64,
     pub sums: [ValueSums; SUMMED_MAX],
 }
 
-const _: () = assert!(size_of::<SumRule>() == 8 + SUMMED_MAX * size_of::<SumValue>());
+const _: () = assert!(size_of::<SumSpec>() == 8 + SUMMED_MAX * size_of::<SumValue>());
 const _: () = assert!(size_of::<SumCell>() == 64 + SUMMED_MAX * size_of::<ValueSums>());
 const _: () = assert!(
     size_of::<SumCell>() != size_of::<crate::HitRecord>()

@@ -1,6 +1,6 @@
 //! What a probe does at a hit.
 
-use crate::{CAPTURES_MAX, MessageRule, READS_MAX, SumRule};
+use crate::{CAPTURES_MAX, MessageSpec, READS_MAX, SumSpec};
 
 /// The start of the path to a captured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum CaptureKind {
     VariableAtEntry = 3,
     /// A variable of the program at the function's return.
     VariableAtReturn = 4,
-    /// The bytes that the call sends or receives, by the spec's [`MessageRule`].
+    /// The bytes that the call sends or receives, by the spec's [`MessageSpec`].
     Bytes = 5,
     /// A register at the probed instruction, by its number in machine code, or the sum of two registers.
     Register = 6,
@@ -100,9 +100,9 @@ pub struct ProbeSpec {
     /// The values to read.
     pub captures: [Capture; CAPTURES_MAX],
     /// What the call carries.
-    pub message: MessageRule,
+    pub message: MessageSpec,
     /// What is aggregated instead of sending each hit.
-    pub partial_sum: SumRule,
+    pub partial_sum: SumSpec,
 }
 
 /// Describes an instruction by which a function is left, in the bits of a link's cookie above the probe's
@@ -168,5 +168,5 @@ const fn jumps(condition: u64, flags: u64) -> bool {
 const _: () = assert!(size_of::<Capture>() == 8 + 4 * READS_MAX);
 const _: () = assert!(
     size_of::<ProbeSpec>()
-        == 8 + CAPTURES_MAX * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<SumRule>()
+        == 8 + CAPTURES_MAX * size_of::<Capture>() + size_of::<MessageSpec>() + size_of::<SumSpec>()
 );

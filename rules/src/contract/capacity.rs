@@ -179,26 +179,9 @@ impl Contract {
         match what {
             "workers" => {
                 let count = value
-                    .parse::<u32>()
-                    .ok()
-                    .filter(|count| (1..=1_000_000).contains(count));
-                let count = count.ok_or_else(|| format!("`{value}` is no number of workers"))?;
-                let module = self.modules.iter_mut().find(|module| module.name == owner);
-                let module = module.ok_or_else(|| format!("there is no module `{owner}`"))?;
-                let Some(workers) = &mut module.workers else {
-                    return Err(format!(
-                        "`{owner}` has no `workers:`: add `workers: N`, the number that it has now, to the module"
-                    ));
-                };
-                if module.place.machines.len() > 1 {
-                    return Err(format!(
-                        "`{owner}` has machines of several kinds: change them in the file"
-                    ));
-                }
-                workers.count = Some(count);
-                for (_, machines) in &mut module.place.machines {
-                    *machines = 0;
-                }
+                    .parse()
+                    .map_err(|_| format!("`{value}` is no number of workers"))?;
+                self.set_workers(owner, count)?;
             }
             "bandwidth" => {
                 let link = self.links.iter_mut().find(|link| link.name == owner);
@@ -217,6 +200,29 @@ impl Contract {
                 self.measure(owner, time_s, None)?;
             }
             _ => return Err(form()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_workers(&mut self, owner: &str, count: u32) -> Result<(), String> {
+        if !(1..=1_000_000).contains(&count) {
+            return Err(format!("`{count}` is no number of workers"));
+        }
+        let module = self.modules.iter_mut().find(|module| module.name == owner);
+        let module = module.ok_or_else(|| format!("there is no module `{owner}`"))?;
+        let Some(workers) = &mut module.workers else {
+            return Err(format!(
+                "`{owner}` has no `workers:`: add `workers: N`, the number that it has now, to the module"
+            ));
+        };
+        if module.place.machines.len() > 1 {
+            return Err(format!(
+                "`{owner}` has machines of several kinds: change them in the file"
+            ));
+        }
+        workers.count = Some(count);
+        for (_, machines) in &mut module.place.machines {
+            *machines = 0;
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Contract {
     /// If there is no such module, or it has several computations.
     pub fn measure(&mut self, module: &str, busy_s: f64, count: Option<u32>) -> Result<(), String> {
         if let Some(count) = count {
-            self.suppose(&format!("{module}.workers = {count}"))?;
+            self.set_workers(module, count)?;
         }
         let index = self.modules.iter().position(|one| one.name == module);
         let index = index.ok_or_else(|| format!("there is no module `{module}`"))?;
@@ -191,7 +191,7 @@ impl Contract {
         let nothing = |why: String| Ok(Remedy::Nothing(why));
         let mut changed = self.clone();
         for one in &modules {
-            if let Err(why) = changed.suppose(&format!("{}.workers = {}", one.module, one.to)) {
+            if let Err(why) = changed.set_workers(&one.module, one.to) {
                 return nothing(why);
             }
         }

@@ -4,13 +4,13 @@
 mod handles;
 mod implementation;
 mod rank;
-mod rule;
+mod spec;
 mod world;
 
 pub use implementation::Implementation;
 pub(crate) use implementation::{is_stripped_of, recognise};
 
 pub(crate) use rank::Rank;
-pub use rule::rule;
+pub use spec::spec;
 pub(crate) use world::is_alone;
 pub use world::{may_settle, size as world_size, world};

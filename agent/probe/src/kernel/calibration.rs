@@ -52,7 +52,7 @@ mod functions {
 
     use std::{arch::naked_asm, hint::black_box, path::PathBuf};
 
-    use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, SumRule};
+    use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, SumSpec};
     use rustix::time::{ClockId, clock_gettime};
     use tuner::{Address, parse_maps};
 
@@ -208,9 +208,9 @@ mod functions {
         let without = if adds_up { 0 } else { SpecFlags::SUM_RETURN };
         let mut spec = ProbeSpec {
             flags: case.flags & !without,
-            partial_sum: SumRule {
+            partial_sum: SumSpec {
                 number: 1,
-                ..SumRule::DURATIONS
+                ..SumSpec::DURATIONS
             },
             ..ProbeSpec::default()
         };

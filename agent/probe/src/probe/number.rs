@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abi::{Capture, Durations, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags};
+use abi::{Capture, Durations, MessageSpec, ProbeSpec, SizeLayout, Sizes, SpecFlags};
 use job::{Implementation, Job, Member};
 use profile::mpi;
 use profile::probe::{ANOTHER, decide_partial_sum};
@@ -171,7 +171,7 @@ impl Numbers {
                 let mut spec = mpi_spec(called, &mpi.implementation);
                 if spec.flags & SpecFlags::BYTES != 0 {
                     let row = take_rows(&mut self.rows, Sizes::ROWS);
-                    spec.message.row = row.map_or(MessageRule::NO_ROW, |row| row as u16);
+                    spec.message.row = row.map_or(MessageSpec::NO_ROW, |row| row as u16);
                 }
                 self.push(&site.name, Some(called.function), spec)
             });
@@ -341,7 +341,7 @@ fn mpi_spec(called: mpi::CalledFunction, implementation: &Implementation) -> Pro
     let function = called.function;
     let mut spec = ProbeSpec {
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
-        message: job::mpi_rule(called, implementation),
+        message: job::mpi_spec(called, implementation),
         ..ProbeSpec::default()
     };
     if !function.is_polling() {

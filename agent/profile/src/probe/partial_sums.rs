@@ -1,7 +1,7 @@
 //! Decides which functions' hits are aggregated by the kernel side: those for which all requests need the
 //! same sums of integer values. The sums are read elsewhere.
 
-use abi::{SpecFlags, SumRule, SumValue};
+use abi::{SpecFlags, SumSpec, SumValue};
 
 use super::{Probe, Wanted, WantedCapture, captures};
 
@@ -20,11 +20,11 @@ const SENT: u32 = SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
 /// reused, because sums of an earlier rule may still be read.
 pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
     probe.spec.flags &= !(SpecFlags::SUM_ENTRY | SpecFlags::SUM_RETURN);
-    let Some((rule, sent)) = shared_rule(probe, wanted) else {
+    let Some((spec, sent)) = shared_spec(probe, wanted) else {
         return;
     };
-    if rule
-        != (SumRule {
+    if spec
+        != (SumSpec {
             number: 0,
             ..probe.spec.partial_sum
         })
@@ -32,7 +32,7 @@ pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
     {
         let Some(next) = last.checked_add(1) else { return };
         *last = next;
-        probe.spec.partial_sum = SumRule { number: next, ..rule };
+        probe.spec.partial_sum = SumSpec { number: next, ..spec };
     }
     if sent & SpecFlags::SEND_ENTRY != 0 {
         probe.spec.flags |= SpecFlags::SUM_ENTRY;
@@ -44,7 +44,7 @@ pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
 
 /// The aggregation that all requests for hits have in common, and the flags of those hits; `None` if they
 /// differ.
-fn shared_rule(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
+fn shared_spec(probe: &Probe, wanted: &[Wanted]) -> Option<(SumSpec, u32)> {
     let requesting = probe.wanted.iter().filter_map(|index| wanted.get(*index));
     let mut sending = requesting.filter(|want| want.flags & SENT != 0);
     let first = sending.next()?;
@@ -52,12 +52,12 @@ fn shared_rule(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
     let alike = |other: &Wanted| {
         other.partial_sum.as_ref() == Some(partial_sum) && (other.flags ^ first.flags) & SENT == 0
     };
-    let rule = sending.all(alike).then(|| rule(partial_sum, probe))?;
-    Some((rule?, first.flags & SENT))
+    let spec = sending.all(alike).then(|| spec(partial_sum, probe))?;
+    Some((spec?, first.flags & SENT))
 }
 
-/// The rule for the kernel side, without a number; `None` if a value is not an integer.
-pub fn rule(partial_sum: &WantedSum, probe: &Probe) -> Option<SumRule> {
+/// The spec for the kernel side, without a number; `None` if a value is not an integer.
+pub fn spec(partial_sum: &WantedSum, probe: &Probe) -> Option<SumSpec> {
     let mut of = [SumValue::plain(SumValue::NOTHING); abi::SUMMED_MAX];
     if partial_sum.values.len() > of.len() {
         return None;
@@ -73,7 +73,7 @@ pub fn rule(partial_sum: &WantedSum, probe: &Probe) -> Option<SumRule> {
         None => SumValue::plain(SumValue::NOTHING),
     };
     let values = partial_sum.values.len() as u16;
-    Some(SumRule {
+    Some(SumSpec {
         number: 0,
         values,
         key,

@@ -58,12 +58,13 @@ impl JobPart {
     pub fn joined(&mut self, process: ProcessId, mut facts: ProcessFacts, at: Time) {
         let (process, at) = (self.process(process), Time(self.clock.convert(at.0)));
         (facts.machine, facts.host) = (Machine(self.machine), Some(self.host.clone()));
-        if let Ok(facts) = serde_json::to_string(&facts) {
-            self.members.push(MemberChange::Joined {
+        match serde_json::to_string(&facts) {
+            Ok(facts) => self.members.push(MemberChange::Joined {
                 process: process.0,
                 facts,
                 at_ns: at.0,
-            });
+            }),
+            Err(_) => self.dropped += 1,
         }
         self.node.process_joined(process, facts, at);
     }

@@ -1,43 +1,43 @@
 //! The spec of an MPI function for the kernel side: which arguments contain the size of a message, and its
 //! sender and receiver.
 
-use abi::{AmountForm, Flow, MessageRule, NO_ARGUMENT};
+use abi::{AmountForm, Flow, MessageSpec, NO_ARGUMENT};
 
 use profile::mpi::{AmountSource, BytesKind, CalledFunction};
 
 use super::Implementation;
 
-/// The rule of a function of this library. Rows of sizes are assigned where the functions are numbered.
-pub fn rule(called: CalledFunction, implementation: &Implementation) -> MessageRule {
-    let mut rule = MessageRule {
+/// The spec of a function of this library. Rows of sizes are assigned where the functions are numbered.
+pub fn spec(called: CalledFunction, implementation: &Implementation) -> MessageSpec {
+    let mut spec = MessageSpec {
         layout: implementation.layout as u8,
         count_width: if called.is_large { 8 } else { 4 },
         size_offset: implementation.size_offset,
-        ..MessageRule::default()
+        ..MessageSpec::default()
     };
     let Some(carries) = called.function.carries else {
-        return rule;
+        return spec;
     };
     let argument = |number: Option<u8>| number.unwrap_or(NO_ARGUMENT);
-    rule.amount = amount(carries.amount);
-    rule.comm = argument(carries.comm);
-    rule.status = argument(carries.status);
-    rule.template = argument(carries.template);
-    rule.found = argument(carries.found);
+    spec.amount = amount(carries.amount);
+    spec.comm = argument(carries.comm);
+    spec.status = argument(carries.status);
+    spec.template = argument(carries.template);
+    spec.found = argument(carries.found);
     if let Some((buffer, in_place)) = carries.in_place {
-        rule.buffer = buffer;
-        rule.other = amount(in_place);
+        spec.buffer = buffer;
+        spec.other = amount(in_place);
     }
     if let Some(received) = carries.received {
-        rule.other = amount(received);
+        spec.other = amount(received);
     }
-    rule.flow = match (carries.is_message, carries.received, carries.kind) {
+    spec.flow = match (carries.is_message, carries.received, carries.kind) {
         (false, ..) => Flow::None,
         (_, Some(_), _) => Flow::Both,
         (_, None, BytesKind::Sent) => Flow::Sent,
         _ => Flow::Received,
     } as u8;
-    rule
+    spec
 }
 
 fn amount(amount: AmountSource) -> abi::Amount {
@@ -56,14 +56,14 @@ mod tests {
 
     use super::*;
 
-    fn of(name: &str) -> MessageRule {
+    fn of(name: &str) -> MessageSpec {
         let library = Implementation {
             name: "MPICH",
             version: None,
             layout: SizeLayout::InHandle,
             size_offset: 0,
         };
-        rule(profile::mpi::find(name).unwrap(), &library)
+        spec(profile::mpi::find(name).unwrap(), &library)
     }
 
     #[test]
@@ -78,8 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_says_nothing_names_no_argument() {
-        let nothing = MessageRule::default();
+    fn a_spec_that_says_nothing_names_no_argument() {
+        let nothing = MessageSpec::default();
         let arguments = [
             nothing.buffer,
             nothing.comm,
@@ -92,7 +92,7 @@ mod tests {
             (nothing.amount, nothing.other),
             (abi::Amount::NONE, abi::Amount::NONE)
         );
-        assert_eq!(nothing.row, MessageRule::NO_ROW);
+        assert_eq!(nothing.row, MessageSpec::NO_ROW);
     }
 
     #[test]
