@@ -1,6 +1,6 @@
 //! The connection to the actuator, and the orders sent to it. Decides nothing.
 
-use crate::rulebook::DecisionId;
+use crate::rulebook::{DecisionId, RuleBook};
 use std::{collections::BTreeMap, time::Duration};
 
 use job::monotonic_ns;
@@ -52,8 +52,10 @@ impl Actuation {
     }
 
     /// Whether to poll for hits without sleeping. While a change is in progress, the actuator needs the CPU.
-    pub(super) fn polls(&self) -> bool {
-        self.busy_poll && !self.queue.as_ref().is_some_and(ActuatorQueue::is_busy)
+    pub(super) fn polls(&self, rules: &RuleBook) -> bool {
+        self.busy_poll
+            && rules.has_probed_windows()
+            && !self.queue.as_ref().is_some_and(ActuatorQueue::is_busy)
     }
 
     /// How long the actuator polls while hits are polled for: it need not sleep either if it has a second

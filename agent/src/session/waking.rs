@@ -124,7 +124,7 @@ impl Session {
     }
 
     fn polls(&self) -> bool {
-        self.actuation.polls() && self.rules.has_probed_windows()
+        self.actuation.polls(&self.rules)
     }
 
     /// Polls for hits for a while. Session and actuator first warm up for a decision, because code that was

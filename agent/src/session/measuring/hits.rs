@@ -279,7 +279,7 @@ impl Measuring {
             calls_ns: intake.calls_due_ns(sampling.is_open()),
             hits_ns: intake.due_ns(),
             has_hits_left: intake.is_left(),
-            polls: actuation.polls() && rules.has_probed_windows(),
+            polls: actuation.polls(rules),
             expected: actuation.predicts().then(|| self.next_expected()).flatten(),
         }
     }
