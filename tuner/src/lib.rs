@@ -76,7 +76,7 @@ pub use libraries::Search;
 pub use maps::{Mapping, parse as parse_maps};
 pub use memory::{Memory, MemoryError};
 pub use module::{FileId, Images, Module};
-pub use process::{Pid, Process, ProcessError, descendants, wait_status};
+pub use process::{Pid, Process, ProcessError, descendants, read_proc, wait_status};
 pub use ptrace::{HeldThread, PtraceError, Stopped};
 pub use space::{AddressSpace, SpaceError};
 

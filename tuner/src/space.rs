@@ -1,7 +1,6 @@
 //! A snapshot of a process's memory: its mappings and its modules, in the order of the dynamic linker.
 
 use std::collections::{HashSet, VecDeque};
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::link_map;
 use crate::maps::{self, Mapping, MapsError};
 use crate::memory::{Memory, MemoryError};
 use crate::module::{self, Images, Module, ModuleError};
-use crate::process::{Pid, Process, ProcessError, auxiliary};
+use crate::process::{Pid, Process, ProcessError, auxiliary, read_proc};
 use crate::symbol::Function;
 
 /// Attempts, and the pause between them, to read a process that has no program during an exec.
@@ -208,14 +207,14 @@ impl AddressSpace {
 /// The current mappings of a process.
 pub(crate) fn read_maps(pid: Pid) -> Result<Vec<Mapping>, SpaceError> {
     let path = pid.proc_path("maps");
-    let text = fs::read(&path).map_err(|error| pid.io_error(&path, error))?;
+    let text = read_proc(&path).map_err(|error| pid.io_error(&path, error))?;
     maps::parse(&String::from_utf8_lossy(&text)).map_err(|error| SpaceError::Maps { pid, error })
 }
 
 /// The module that the kernel started: the one with the program headers named in the auxiliary vector.
 /// Without AT_PHDR (since Linux 2.2), the first module by address.
 fn entry_module(pid: Pid, modules: &[Module]) -> Option<usize> {
-    let vector = fs::read(pid.proc_path("auxv")).unwrap_or_default();
+    let vector = read_proc(pid.proc_path("auxv")).unwrap_or_default();
     let headers = auxiliary(&vector, libc::AT_PHDR).map(Address);
     let by_headers = headers.and_then(|headers| modules.iter().position(|module| module.contains(headers)));
     by_headers.or_else(|| (!modules.is_empty()).then_some(0))

@@ -11,7 +11,6 @@
 //! CPU binding. A process that has lost its parent counts as forked by the process that collects it.
 
 use std::collections::VecDeque;
-use std::fs;
 
 use plan::Value;
 
@@ -22,7 +21,7 @@ use crate::address::Address;
 use crate::clock;
 use crate::journal::{ActionRecord, Assignment, JournalChange, Status};
 use crate::memory::Memory;
-use crate::process::{Pid, Process, auxiliary, children};
+use crate::process::{Pid, Process, auxiliary, children, read_proc};
 use crate::revert::{Attempt, has_inherited};
 use crate::space::AddressSpace;
 
@@ -193,7 +192,7 @@ fn is_reverted(change: &JournalChange) -> bool {
 
 /// `None` if the process cannot be inspected.
 fn mark(process: &Process) -> Option<RandomBytes> {
-    let vector = fs::read(process.pid.proc_path("auxv")).ok()?;
+    let vector = read_proc(process.pid.proc_path("auxv")).ok()?;
     let address = Address(auxiliary(&vector, libc::AT_RANDOM)?);
     let mut mark = RandomBytes::default();
     Memory::open(process).ok()?.read(address, &mut mark).ok()?;

@@ -12,6 +12,7 @@ use rustix::{
     process::Pid,
     thread::{CpuSet, sched_getaffinity},
 };
+use tuner::read_proc;
 
 use super::{
     Busy,
@@ -64,7 +65,7 @@ impl CpuShare {
 /// A quota counts once for all processes of a cgroup. Quotas of several cgroups add up, but never beyond one
 /// of a common ancestor.
 pub fn available(pids: &[i32]) -> Option<CpuShare> {
-    RequestedCpus::of(pids).map(|requested| requested.share())
+    RequestedCpus::of(pids, &Confined::read(pids)).map(|requested| requested.share())
 }
 
 /// Data of some processes that rarely changes.
@@ -81,16 +82,18 @@ pub(super) struct RequestedCpus {
 
 impl RequestedCpus {
     /// `None` if none of them could be read.
-    pub(super) fn of(pids: &[i32]) -> Option<RequestedCpus> {
+    pub(super) fn of(pids: &[i32], confined: &Confined) -> Option<RequestedCpus> {
         let mut requested = RequestedCpus::default();
         let mut known = HashMap::new();
         let mut quotas: Vec<(PathBuf, f64)> = Vec::new();
         let mut unlimited = false;
         for &pid in pids {
-            let Some(mask) = mask(pid) else { continue };
+            let Some(mask) = confined.masks.get(&pid) else {
+                continue;
+            };
             let cpus = mask.len() as f64;
             requested.allowed.extend(mask);
-            let quota = tightest_quota(pid, &mut known);
+            let quota = confined.tightest_quota(pid, &mut known);
             let own = quota.as_ref().map_or(cpus, |(_, quota)| quota.min(cpus));
             requested.each.insert(pid, own);
             match quota {
@@ -123,6 +126,57 @@ impl RequestedCpus {
     }
 }
 
+/// The affinity masks and cgroups of processes, each read once.
+#[derive(Debug, Default)]
+pub(super) struct Confined {
+    /// The CPUs that the threads of a process may use together, of those that could be read.
+    masks: BTreeMap<i32, BTreeSet<usize>>,
+    /// Text of `/proc/PID/cgroup`; usually the same for all.
+    cgroups: BTreeMap<i32, String>,
+}
+
+impl Confined {
+    pub(super) fn read(pids: &[i32]) -> Confined {
+        let mut confined = Confined::default();
+        for &pid in &BTreeSet::from_iter(pids) {
+            confined.masks.extend(mask(*pid).map(|mask| (*pid, mask)));
+            let cgroup = read_proc(format!("/proc/{pid}/cgroup"));
+            let text = cgroup.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            confined.cgroups.extend(text.map(|text| (*pid, text)));
+        }
+        confined
+    }
+
+    /// The CPUs to which at least one thread of these processes is bound.
+    pub(super) fn usable(&self, pids: &[i32]) -> BTreeSet<usize> {
+        let masks = pids.iter().filter_map(|pid| self.masks.get(pid));
+        masks.flatten().copied().collect()
+    }
+
+    /// The CPUs that all could use if none of their threads were bound: those granted by the cpusets of their
+    /// cgroups, as far as these can be read, and those to which they are bound.
+    pub(super) fn granted(&self) -> BTreeSet<usize> {
+        let texts: BTreeSet<&String> = self.cgroups.values().collect();
+        let cpusets = texts.iter().filter_map(|text| text.lines().find_map(cpuset_of));
+        cpusets.chain(self.masks.values().cloned()).flatten().collect()
+    }
+
+    /// The smallest quota from a process's cgroup up to the root, and the group that has it. Ranks usually
+    /// share a group, so results are cached in `known`.
+    fn tightest_quota<'a>(
+        &'a self,
+        pid: i32,
+        known: &mut HashMap<&'a str, Option<(PathBuf, f64)>>,
+    ) -> Option<(PathBuf, f64)> {
+        let groups = self.cgroups.get(&pid)?;
+        let tightest = || {
+            let found = groups.lines().filter_map(tightest_of);
+            found.min_by(|a, b| a.1.total_cmp(&b.1))
+        };
+        known.entry(groups).or_insert_with(tightest).clone()
+    }
+}
+
 /// The CPUs to which at least one thread of the processes is bound.
 pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| mask(*pid)).flatten().collect()
@@ -131,19 +185,7 @@ pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
 /// The CPUs that the processes could use if none of their threads were bound: those granted by the cpusets of
 /// their cgroups, or, if these cannot be read, those to which they are bound.
 pub fn reach(pids: &[i32]) -> BTreeSet<usize> {
-    &granted(pids) | &usable(pids)
-}
-
-/// The CPUs granted by the cpusets of their cgroups, as far as these can be read.
-pub(super) fn granted(pids: &[i32]) -> BTreeSet<usize> {
-    let mut known: HashMap<String, Option<BTreeSet<usize>>> = HashMap::new();
-    let mut of = |pid: i32| {
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let found = known.entry(groups);
-        let found = found.or_insert_with_key(|groups| groups.lines().find_map(cpuset_of));
-        found.clone()
-    };
-    pids.iter().filter_map(|pid| of(*pid)).flatten().collect()
+    Confined::read(pids).granted()
 }
 
 /// Number of online CPUs, whether or not the caller may use them; `None` if not reported by the kernel.
@@ -172,19 +214,6 @@ fn mask(pid: i32) -> Option<BTreeSet<usize>> {
     let is_set = |cpu: &usize| masks.iter().any(|mask| mask.is_set(*cpu));
     let cpus: BTreeSet<usize> = (0..CpuSet::MAX_CPU).filter(is_set).collect();
     (!cpus.is_empty()).then_some(cpus)
-}
-
-/// The smallest quota from a process's cgroup up to the root, and the group that has it. Ranks usually share
-/// a group, so results are cached in `known`.
-fn tightest_quota(pid: i32, known: &mut HashMap<String, Option<(PathBuf, f64)>>) -> Option<(PathBuf, f64)> {
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    if let Some(found) = known.get(&groups) {
-        return found.clone();
-    }
-    let found = groups.lines().filter_map(tightest_of);
-    let found = found.min_by(|a, b| a.1.total_cmp(&b.1));
-    known.insert(groups, found.clone());
-    found
 }
 
 impl std::iter::Sum for Periods {

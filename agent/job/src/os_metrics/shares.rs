@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use procfs::process::Process;
 
-use super::cpus::{CpuShare, RequestedCpus, granted, usable};
+use super::cpus::{Confined, CpuShare, RequestedCpus, usable};
 
 /// Maximum age of an answer, in nanoseconds.
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -53,23 +53,19 @@ impl Shares {
         let is_good =
             |known: &CachedShares| known.pids == pids && now_ns.saturating_sub(known.at_ns) < period_ns;
         if !self.known.as_ref().is_some_and(is_good) {
-            let all: Vec<i32> = pids
-                .iter()
-                .copied()
-                .chain(roots.iter().map(|(pid, _)| *pid))
-                .collect();
             let starters: Vec<i32> = roots.iter().filter_map(starter).collect();
-            let launched = usable(&all);
+            let launchers = roots.iter().map(|(pid, _)| *pid);
+            let all: Vec<i32> = pids.iter().copied().chain(launchers).collect();
+            let confined = Confined::read(&all);
             let limits = CpuLimits {
-                // If a cpuset cannot be read, the CPUs to which they are bound count as granted.
-                granted: &granted(&all) | &launched,
+                granted: confined.granted(),
                 started: usable(&starters),
-                launched,
+                launched: confined.usable(&all),
             };
             self.known = Some(CachedShares {
                 at_ns: now_ns,
                 pids: pids.to_vec(),
-                requested: RequestedCpus::of(pids),
+                requested: RequestedCpus::of(pids, &confined),
                 limits,
             });
         }
