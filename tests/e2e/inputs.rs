@@ -265,7 +265,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
                         .iter()
                         .any(|text| text.text.starts_with(&line("")) && text.text.contains(end))
                 };
-                (said("executed another program") && said(") joined")).then_some(())
+                (said("executed another program") && said(") is watched again")).then_some(())
             })?;
         }
         // The programs after exec print it, too.
@@ -300,8 +300,9 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_reported_
         agent
             .lines
             .wait_for("the ranks as the new program", SOON, |lines| {
-                let joined =
-                    |text: &str| text.starts_with(&format!("rank {rank} ")) && text.ends_with(") joined");
+                let joined = |text: &str| {
+                    text.starts_with(&format!("rank {rank} ")) && text.ends_with(") is watched again")
+                };
                 lines.iter().any(|line| joined(&line.text)).then_some(())
             })?;
     }

@@ -40,8 +40,9 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
     job.open("load")?;
     for rank in [0, 1] {
         let joined = |lines: &[Line]| {
-            let is_it =
-                |line: &&Line| line.text.contains(&format!("rank {rank} ")) && line.text.ends_with("joined");
+            let is_it = |line: &&Line| {
+                line.text.contains(&format!("rank {rank} ")) && line.text.ends_with("is watched again")
+            };
             lines.iter().find(is_it).map(|_| ())
         };
         agent.lines.wait_for("a rank to join", SOON, joined)?;
@@ -85,7 +86,7 @@ fn a_process_that_loads_a_library_of_a_rule_after_the_attach_joins_the_rule() ->
     agent
         .lines
         .wait_for_line("has loaded libraries for the rule blas-threads after", SOON)?;
-    agent.lines.wait_for_line(") joined", SOON)?;
+    agent.lines.wait_for_line(") is watched again", SOON)?;
     wait_for_report(&agent, |now| {
         let mut rules = each(&now["rules"]).filter(|rule| rule["name"] == "blas-threads");
         rules.any(|rule| !rule["state"].to_string().contains("not for this program"))

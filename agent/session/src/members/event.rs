@@ -195,6 +195,9 @@ pub enum MemberNotice {
     Joined {
         rank: Option<u32>,
         pid: ActuatorPid,
+        /// It was watched before it executed another program or loaded libraries.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// A process runs another program.
     Replaced {
@@ -227,10 +230,7 @@ pub enum MemberNotice {
         cause: Option<ExitCause>,
     },
     /// Numbers of processes of which that was not said one by one.
-    MoreExited {
-        by_signal: u32,
-        with_status: u32,
-    },
+    MoreExited { by_signal: u32, with_status: u32 },
     /// Something is not measured.
     Missing(String),
 }
@@ -238,7 +238,10 @@ pub enum MemberNotice {
 impl fmt::Display for MemberNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MemberNotice::Joined { rank, pid } => write!(f, "{} (pid {pid}) joined", who(*rank)),
+            MemberNotice::Joined { rank, pid, again } => {
+                let what = if *again { "is watched again" } else { "joined" };
+                write!(f, "{} (pid {pid}) {what}", who(*rank))
+            }
             MemberNotice::Replaced {
                 rank,
                 pid,

@@ -325,6 +325,7 @@ impl Members {
             let joined = MemberNotice::Joined {
                 rank: candidate.rank,
                 pid: candidate.pid,
+                again: self.was_watched(process, candidate.pid),
             };
             let next = self.next(process.machine);
             return [MemberEffect::Say(joined)].into_iter().chain(next).collect();
@@ -334,6 +335,13 @@ impl Members {
             Some(missed) => vec![self.miss(missed)],
             None => MemberEffects::new(),
         }
+    }
+
+    /// Whether the process already had another slot: it has executed another program, or loaded libraries.
+    fn was_watched(&self, process: MemberProcess, pid: ActuatorPid) -> bool {
+        let has_pid = |slot: &SlotState| slot.candidate.as_ref().is_some_and(|known| known.pid == pid);
+        let mut others = self.slots.iter().filter(|(other, _)| **other != process);
+        others.any(|(other, slot)| other.machine == process.machine && has_pid(slot))
     }
 
     /// Names a process that cannot be watched, with the reason; only values of /proc are shown for it.

@@ -54,6 +54,10 @@ fn a_process_that_loads_libraries_for_a_rule_late_joins_again_and_one_that_ended
                 entry";
     assert_eq!(said(&it.on(loaded(), s(4))), [text]);
     gives!(it, found([]), s(4) => [watch(&plain(7))]);
+    assert_eq!(
+        said(&it.on(watched(1, &plain(7)), s(5))),
+        ["a process (pid 7) is watched again"]
+    );
     let mut it = after!(alone([plain(7), plain(8)]); MemberEvent::Ended(slot(0)), s(1));
     gives!(it, loaded(), s(4) => []);
 }
