@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::assess::Assessment;
+use super::error::ContractError;
 use super::exact::to_f64;
 use super::model::{Contract, Module, Requirement};
 use super::points::{ModulePoint, StatedNumber};
@@ -167,36 +168,36 @@ impl Contract {
     ///
     /// # Errors
     /// If it names nothing that can be changed so.
-    pub fn suppose(&mut self, written: &str) -> Result<(), String> {
-        let form = || {
-            format!(
-                "`{written}` is not `MODULE.workers = N`, `MODULE.time = TIME`, `STREAM.item = SIZE` or `LINK.bandwidth = RATE`"
-            )
+    pub fn suppose(&mut self, written: &str) -> Result<(), ContractError> {
+        let form = || ContractError::NotAChange {
+            written: written.to_owned(),
         };
         let (name, value) = written.split_once('=').ok_or_else(form)?;
         let (owner, what) = name.trim().rsplit_once('.').ok_or_else(form)?;
         let value = value.trim();
         match what {
             "workers" => {
-                let count = value
-                    .parse()
-                    .map_err(|_| format!("`{value}` is no number of workers"))?;
+                // `-1`, `2.5` and `two` are wrong for the same reason, which the text says.
+                let count = value.parse().ok();
+                let count = count.ok_or_else(|| ContractError::NotAWorkerCount {
+                    written: value.to_owned(),
+                })?;
                 self.set_workers(owner, count)?;
             }
             "bandwidth" => {
                 let link = self.links.iter_mut().find(|link| link.name == owner);
-                let link = link.ok_or_else(|| format!("there is no link `{owner}`"))?;
-                link.bytes_per_s = bandwidth(value)?;
+                let link = link.ok_or_else(|| ContractError::NoLink {
+                    link: owner.to_owned(),
+                })?;
+                link.bytes_per_s = constant_of(value, BANDWIDTH)?;
             }
             "item" => {
-                let size = constant_of(value, Dimension::BYTES);
-                let size = size.ok_or_else(|| format!("`{value}` is no size, such as `2MB`"))?;
+                let size = constant_of(value, SIZE)?;
                 let stream = owner.to_owned();
                 self.observe(&StatedNumber::Size { stream }, size)?;
             }
             "time" => {
-                let time_s = constant_of(value, Dimension::TIME);
-                let time_s = time_s.ok_or_else(|| format!("`{value}` is no time, such as `60ms`"))?;
+                let time_s = constant_of(value, TIME)?;
                 self.measure(owner, time_s, None)?;
             }
             _ => return Err(form()),
@@ -204,21 +205,19 @@ impl Contract {
         Ok(())
     }
 
-    pub(super) fn set_workers(&mut self, owner: &str, count: u32) -> Result<(), String> {
+    pub(super) fn set_workers(&mut self, owner: &str, count: u32) -> Result<(), ContractError> {
         if !(1..=1_000_000).contains(&count) {
-            return Err(format!("`{count}` is no number of workers"));
+            let written = count.to_string();
+            return Err(ContractError::NotAWorkerCount { written });
         }
+        let named = || owner.to_owned();
         let module = self.modules.iter_mut().find(|module| module.name == owner);
-        let module = module.ok_or_else(|| format!("there is no module `{owner}`"))?;
+        let module = module.ok_or_else(|| ContractError::NoModule { module: named() })?;
         let Some(workers) = &mut module.workers else {
-            return Err(format!(
-                "`{owner}` has no `workers:`: add `workers: N`, the number that it has now, to the module"
-            ));
+            return Err(ContractError::NoWorkers { module: named() });
         };
         if module.place.machines.len() > 1 {
-            return Err(format!(
-                "`{owner}` has machines of several kinds: change them in the file"
-            ));
+            return Err(ContractError::SeveralKinds { module: named() });
         }
         workers.count = Some(count);
         for (_, machines) in &mut module.place.machines {
@@ -228,18 +227,46 @@ impl Contract {
     }
 }
 
-fn bandwidth(value: &str) -> Result<f64, String> {
-    constant_of(value, Dimension { time: -1, bytes: 1 })
-        .ok_or_else(|| format!("`{value}` is no bandwidth, such as `1Gbit/s`"))
+/// A quantity that can be changed, with a value as an example.
+#[derive(Clone, Copy)]
+struct Quantity {
+    name: &'static str,
+    example: &'static str,
+    dimension: Dimension,
 }
 
-/// A positive constant of this dimension.
-fn constant_of(value: &str, dimension: Dimension) -> Option<f64> {
-    let text = crate::lang::text::Text::elsewhere(value, crate::diag::Span::default());
-    let expr = crate::lang::parser::parse(&text).ok()?;
-    let found = super::exact::constant(&expr, &|_| None).ok()?;
-    let number = to_f64(found.value);
-    (found.dimension == dimension && number > 0.0).then_some(number)
+const BANDWIDTH: Quantity = Quantity {
+    name: "bandwidth",
+    example: "1Gbit/s",
+    dimension: Dimension { time: -1, bytes: 1 },
+};
+
+const SIZE: Quantity = Quantity {
+    name: "size",
+    example: "2MB",
+    dimension: Dimension::BYTES,
+};
+
+const TIME: Quantity = Quantity {
+    name: "time",
+    example: "60ms",
+    dimension: Dimension::TIME,
+};
+
+/// A positive constant of this quantity.
+fn constant_of(written: &str, quantity: Quantity) -> Result<f64, ContractError> {
+    let text = crate::lang::text::Text::elsewhere(written, crate::diag::Span::default());
+    let expr = crate::lang::parser::parse(&text).ok();
+    let found = expr.and_then(|expr| super::exact::constant(&expr, &|_| None).ok());
+    let found = found.filter(|found| found.dimension == quantity.dimension);
+    let number = found.map(|found| to_f64(found.value));
+    number
+        .filter(|number| *number > 0.0)
+        .ok_or_else(|| ContractError::NotAQuantity {
+            written: written.to_owned(),
+            quantity: quantity.name,
+            example: quantity.example,
+        })
 }
 
 fn greatest(uses: impl Iterator<Item = f64>, rate: f64) -> Option<f64> {
@@ -300,7 +327,7 @@ fn loads_of(
                     });
                 }
             },
-            Err(why) => unknown.push(why),
+            Err(why) => unknown.push(why.to_string()),
         }
     }
     for (machine, use_now) in shared {
@@ -334,7 +361,12 @@ pub(super) fn own_machine(contract: &Contract, module: &Module) -> Option<usize>
 }
 
 /// The share of the workers' time that the activations take; `None` if the module states no work.
-fn module_use(contract: &Contract, module: &Module, rates: &[f64], more: u32) -> Result<Option<f64>, String> {
+fn module_use(
+    contract: &Contract,
+    module: &Module,
+    rates: &[f64],
+    more: u32,
+) -> Result<Option<f64>, ContractError> {
     if !module.has_work() {
         return Ok(None);
     }

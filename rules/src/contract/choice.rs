@@ -2,8 +2,9 @@
 
 use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolveOptions, Variable};
 
+use super::error::ContractError;
 use super::model::{Contract, Module};
-use super::service::{Workers, efficiency, time_on, unfit};
+use super::service::{Workers, efficiency, fits, time_on};
 use super::size::unknown;
 use crate::diag::Diagnostic;
 
@@ -56,7 +57,10 @@ impl Contract {
             }
         }
         if uses.is_empty() {
-            let why = why.unwrap_or_else(|| "the contract states no `machines`".to_owned());
+            let why = why.map_or_else(
+                || "the contract states no `machines`".to_owned(),
+                |why: ContractError| why.to_string(),
+            );
             let message = format!("no machine fits `{}`: {why}", module.name);
             return Err(Diagnostic::wrong("E0179", module.span, message));
         }
@@ -67,8 +71,8 @@ impl Contract {
             .count();
         let is_parallel = module.workers.is_some() || stated.len() > 1;
         if is_parallel && uses.len() > 1 && works > 1 {
-            let why = format!("`{}` has several works on machines of several kinds", module.name);
-            return Err(unknown(module, why));
+            let name = module.name.clone();
+            return Err(unknown(module, &ContractError::SeveralWorks { module: name }));
         }
         let range = match is_parallel {
             true => self.range(index).unwrap_or((1, WORKERS_MAX)),
@@ -77,7 +81,7 @@ impl Contract {
         Ok(CompetingModule {
             efficiency: self
                 .efficiencies(module, &uses, range)
-                .map_err(|why| unknown(module, why))?,
+                .map_err(|why| unknown(module, &why))?,
             module: index,
             rates,
             uses,
@@ -91,7 +95,7 @@ impl Contract {
         module: &Module,
         uses: &[(usize, f64)],
         (least, most): (u32, u32),
-    ) -> Result<Vec<(u32, f64)>, String> {
+    ) -> Result<Vec<(u32, f64)>, ContractError> {
         let Some((last, _)) = module.efficiency.last() else {
             return Ok(Vec::new());
         };
@@ -103,10 +107,8 @@ impl Contract {
     }
 
     /// The share of the time of one machine of a kind that the activations take.
-    fn use_on(&self, module: &Module, rates: &[f64], kind: usize) -> Result<f64, String> {
-        if let Some(why) = unfit(module, &self.machines[kind]) {
-            return Err(why);
-        }
+    fn use_on(&self, module: &Module, rates: &[f64], kind: usize) -> Result<f64, ContractError> {
+        fits(module, &self.machines[kind])?;
         let works = module.computations.iter().zip(rates);
         let works = works.filter_map(|(computation, rate)| Some((computation.work?, rate)));
         works

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::ContractError;
 use super::exact::{near, to_f64};
 use super::model::{Contract, Machine, OperatingPoint, Work};
 
@@ -35,18 +36,22 @@ impl Contract {
     ///
     /// # Errors
     /// If the contract states no such number, or `value` is not positive.
-    pub fn observe(&mut self, number: &StatedNumber, value: f64) -> Result<(), String> {
+    pub fn observe(&mut self, number: &StatedNumber, value: f64) -> Result<(), ContractError> {
         let exact = near(value).filter(|_| value > 0.0);
-        let exact = exact.ok_or_else(|| format!("{value} is no measured number"))?;
+        let exact = exact.ok_or(ContractError::NotMeasured { value })?;
         let stream_at = |name: &String| self.streams.iter().position(|one| one.name == *name);
         match number {
             StatedNumber::Size { stream } => {
-                let at = stream_at(stream).ok_or_else(|| format!("there is no stream `{stream}`"))?;
+                let at = stream_at(stream).ok_or_else(|| ContractError::NoStream {
+                    stream: stream.clone(),
+                })?;
                 self.streams[at].item_bytes = Some(value);
             }
             StatedNumber::Time { module } => {
                 let found = self.modules.iter_mut().find(|one| one.name == *module);
-                let found = found.ok_or_else(|| format!("there is no module `{module}`"))?;
+                let found = found.ok_or_else(|| ContractError::NoModule {
+                    module: module.clone(),
+                })?;
                 found.measured_s = Some(value);
             }
             StatedNumber::Items { module, stream } => {
@@ -56,7 +61,10 @@ impl Contract {
                     Some([computation]) => computation.gives.iter_mut().find(|(to, _)| Some(*to) == at),
                     _ => None,
                 };
-                let (_, stated) = gives.ok_or_else(|| format!("`{module}` does not send on `{stream}`"))?;
+                let (_, stated) = gives.ok_or_else(|| ContractError::NotSent {
+                    module: module.clone(),
+                    stream: stream.clone(),
+                })?;
                 *stated = exact;
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::capacity::Capacity;
+use super::error::ContractError;
 use super::model::{Adaptation, Contract, OperatingPoint, Work};
 use super::service::{efficiency, use_of, workers};
 use super::size::Size;
@@ -60,16 +61,20 @@ impl Contract {
     ///
     /// # Errors
     /// If there is no such module, or it has several computations.
-    pub fn measure(&mut self, module: &str, busy_s: f64, count: Option<u32>) -> Result<(), String> {
+    pub fn measure(&mut self, module: &str, busy_s: f64, count: Option<u32>) -> Result<(), ContractError> {
         if let Some(count) = count {
             self.set_workers(module, count)?;
         }
         let index = self.modules.iter().position(|one| one.name == module);
-        let index = index.ok_or_else(|| format!("there is no module `{module}`"))?;
+        let index = index.ok_or_else(|| ContractError::NoModule {
+            module: module.to_owned(),
+        })?;
         let (_, count) = workers(&self.modules[index])?;
         let share = efficiency(&self.modules[index], count)?;
         let [computation] = self.modules[index].computations.as_mut_slice() else {
-            return Err(format!("`{module}` has several computations"));
+            return Err(ContractError::SeveralComputations {
+                module: module.to_owned(),
+            });
         };
         computation.work = Some(self.works.len());
         self.modules[index].measured_s = Some(busy_s);
@@ -96,18 +101,17 @@ impl Contract {
     ///
     /// # Errors
     /// If the contract states none: why no step is taken.
-    pub fn variable_of(&self, module: &str) -> Result<&str, String> {
+    pub fn variable_of(&self, module: &str) -> Result<&str, ContractError> {
         let name = |one: &&Adaptation| self.modules[one.module].name == module;
         let found = self.adaptations.iter().find(name);
-        let found = found.ok_or_else(|| format!("the contract states nothing to adapt in {module}"))?;
+        let module = || module.to_owned();
+        let found = found.ok_or_else(|| ContractError::NothingToAdapt { module: module() })?;
         if self.modules[found.module].computations.len() > 1 {
-            return Err(format!(
-                "{module} has several computations, whose times are not measured"
-            ));
+            return Err(ContractError::TimesNotMeasured { module: module() });
         }
         match self.modules[found.module].workers {
             Some(_) => Ok(&found.variable),
-            None => Err(format!("the contract does not state the `workers` of {module}")),
+            None => Err(ContractError::WorkersNotStated { module: module() }),
         }
     }
 
@@ -119,7 +123,7 @@ impl Contract {
     /// If the contract cannot be assessed.
     pub fn remedy(&self, module: &str, now: &BTreeMap<String, u32>) -> Result<Remedy, Vec<Diagnostic>> {
         if let Err(why) = self.variable_of(module) {
-            return Ok(Remedy::Nothing(why));
+            return Ok(Remedy::Nothing(why.to_string()));
         }
         let mut slower = self.least_workers(1.0, now)?;
         let Some(own) = slower.iter().position(|one| one.module == module) else {
@@ -192,7 +196,7 @@ impl Contract {
         let mut changed = self.clone();
         for one in &modules {
             if let Err(why) = changed.set_workers(&one.module, one.to) {
-                return nothing(why);
+                return nothing(why.to_string());
             }
         }
         let (assessment, capacity) = match changed.capacity() {

@@ -1,5 +1,6 @@
 //! Service times: work over power, over the workers of a module (45)-(49).
 
+use super::error::ContractError;
 use super::model::{Contract, Machine, Module, OperatingPoint};
 use super::points::point;
 use crate::diag::Diagnostic;
@@ -24,33 +25,31 @@ fn on_machine(point: &OperatingPoint, machine: &Machine) -> Option<f64> {
 }
 
 /// The service time of a work on a machine, at its first operating point that holds there.
-pub(super) fn time_on(contract: &Contract, work: usize, machine: usize) -> Result<f64, String> {
+pub(super) fn time_on(contract: &Contract, work: usize, machine: usize) -> Result<f64, ContractError> {
     let (work, machine) = (&contract.works[work], &contract.machines[machine]);
     let Some(point) = point(contract, work, Some(machine)) else {
-        return Err(format!(
-            "no operating point of `{}` holds on `{}`",
-            work.name, machine.name
-        ));
+        return Err(ContractError::NoPointOn {
+            work: work.name.clone(),
+            machine: machine.name.clone(),
+        });
     };
-    on_machine(point, machine).ok_or_else(|| {
-        format!(
-            "`{}` has no power for all metrics of `{}`",
-            machine.name, work.name
-        )
+    on_machine(point, machine).ok_or_else(|| ContractError::NoPower {
+        machine: machine.name.clone(),
+        work: work.name.clone(),
     })
 }
 
 /// The used share of the power of `workers` workers, between the entries of the table by a line.
-pub(super) fn efficiency(module: &Module, workers: u32) -> Result<f64, String> {
+pub(super) fn efficiency(module: &Module, workers: u32) -> Result<f64, ContractError> {
     let table = &module.efficiency;
     let Some((last, _)) = table.last() else {
         return Ok(1.0);
     };
     if workers > *last {
-        return Err(format!(
-            "the efficiency of `{}` is known up to {last} workers",
-            module.name
-        ));
+        return Err(ContractError::UnknownEfficiency {
+            module: module.name.clone(),
+            workers: *last,
+        });
     }
     let after = table
         .iter()
@@ -69,7 +68,7 @@ pub(super) fn efficiency(module: &Module, workers: u32) -> Result<f64, String> {
 }
 
 /// The machines of a module, and the number of its workers.
-pub(super) fn workers(module: &Module) -> Result<(Workers, u32), String> {
+pub(super) fn workers(module: &Module) -> Result<(Workers, u32), ContractError> {
     let stated = match &module.workers {
         None => Some(1),
         Some(workers) => workers.count,
@@ -80,11 +79,10 @@ pub(super) fn workers(module: &Module) -> Result<(Workers, u32), String> {
     }
     let Some(count) = stated else {
         let name = module.workers.as_ref().and_then(|workers| workers.name.clone());
-        return Err(format!(
-            "the number of workers of `{}` is not known: give the parameter `{}` a value",
-            module.name,
-            name.unwrap_or_default()
-        ));
+        return Err(ContractError::UnknownWorkers {
+            module: module.name.clone(),
+            parameter: name.unwrap_or_default(),
+        });
     };
     match module.place.machines.as_slice() {
         [(machine, _)] => Ok((vec![(*machine, count)], count)),
@@ -98,7 +96,7 @@ pub(super) fn times_of(
     module: &Module,
     work: usize,
     machines: &Workers,
-) -> Result<Vec<f64>, String> {
+) -> Result<Vec<f64>, ContractError> {
     match machines.is_empty() {
         true => Ok(vec![timed(contract, module, work)?]),
         false => machines
@@ -115,7 +113,7 @@ pub(super) fn time_with(
     work: usize,
     machines: &Workers,
     count: u32,
-) -> Result<f64, String> {
+) -> Result<f64, ContractError> {
     let times = times_of(contract, module, work, machines)?;
     let counts = machines.iter().map(|(_, count)| *count);
     let counts: Vec<u32> = if machines.is_empty() {
@@ -138,7 +136,7 @@ pub(super) fn use_of(
     rates: &[f64],
     machines: &Workers,
     count: u32,
-) -> Result<f64, String> {
+) -> Result<f64, ContractError> {
     let mut total = 0.0;
     for (computation, rate) in module.computations.iter().zip(rates) {
         if let Some(work) = computation.work {
@@ -149,15 +147,19 @@ pub(super) fn use_of(
 }
 
 /// The service time of a work that is stated as a time, for a module without machines.
-fn timed(contract: &Contract, module: &Module, work: usize) -> Result<f64, String> {
+fn timed(contract: &Contract, module: &Module, work: usize) -> Result<f64, ContractError> {
     let work = &contract.works[work];
     let found = point(contract, work, None);
     if found.is_none() && work.points.iter().any(|point| point.properties.is_empty()) {
-        return Err(format!("no operating point of `{}` holds", work.name));
+        let work = work.name.clone();
+        return Err(ContractError::NoPoint { work });
     }
     found
         .and_then(|point| point.time_s)
-        .ok_or_else(|| format!("`{}` has no machines to do `{}` on", module.name, work.name))
+        .ok_or_else(|| ContractError::NoMachines {
+            module: module.name.clone(),
+            work: work.name.clone(),
+        })
 }
 
 /// Checks where modules are placed: conditions of their machines, and how many there are.
@@ -170,7 +172,7 @@ pub(super) fn placement(contract: &Contract) -> Vec<Diagnostic> {
         let push = |message: String| Diagnostic::wrong("E0179", place.span, message);
         for (index, _) in &place.machines {
             let machine = &contract.machines[*index];
-            wrong.extend(unfit(module, machine).map(push));
+            wrong.extend(fits(module, machine).err().map(|why| push(why.to_string())));
         }
         let explicit = place.stated_machines();
         let stated = module.workers.as_ref().and_then(|workers| workers.count);
@@ -208,27 +210,33 @@ pub(super) fn placement(contract: &Contract) -> Vec<Diagnostic> {
     wrong
 }
 
-/// The condition of a module's place that a machine does not meet.
-pub(super) fn unfit(module: &Module, machine: &Machine) -> Option<String> {
+/// Fails with the condition of a module's place that a machine does not meet.
+pub(super) fn fits(module: &Module, machine: &Machine) -> Result<(), ContractError> {
     let place = &module.place;
-    let (module, machine_name) = (&module.name, &machine.name);
-    if let Some(host) = place.host.as_ref().filter(|host| *host != machine_name) {
-        return Some(format!(
-            "`{module}` must run on `{host}`, not on `{machine_name}`"
-        ));
+    let names = || (module.name.clone(), machine.name.clone());
+    if let Some(host) = place.host.clone().filter(|host| *host != machine.name) {
+        let (module, machine) = names();
+        return Err(ContractError::OtherHost {
+            module,
+            host,
+            machine,
+        });
     }
     if place.domain.is_some() && place.domain != machine.domain {
-        return Some(format!(
-            "`{machine_name}` is not in the domain that `{module}` must run in"
-        ));
+        let (module, machine) = names();
+        return Err(ContractError::OtherDomain { machine, module });
     }
     if let Some(lacks) = place.has.iter().find(|wanted| !machine.has.contains(wanted)) {
-        return Some(format!(
-            "`{machine_name}` does not have `{lacks}`, which `{module}` needs"
-        ));
+        let (module, machine) = names();
+        return Err(ContractError::Lacks {
+            machine,
+            lacks: lacks.clone(),
+            module,
+        });
     }
     if !machine.has_at_least(&place.properties) {
-        return Some(format!("`{machine_name}` has less than `{module}` needs"));
+        let (module, machine) = names();
+        return Err(ContractError::LessThanNeeded { machine, module });
     }
-    None
+    Ok(())
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::assess::Assessment;
 use super::choice::NotChosen;
+use super::error::ContractError;
 use super::model::{Contract, Module};
 use super::service::{Workers, use_of};
 use super::system::{Feature, System};
@@ -85,8 +86,7 @@ impl Contract {
                 Some("all machines of these kinds are not enough"),
             ),
             Err(NotChosen::TooLong) => {
-                let why = "there are too many choices of machines for it".to_owned();
-                return Err(unknown(&self.modules[index], why));
+                return Err(unknown(&self.modules[index], &ContractError::TooManyChoices));
             }
         };
         Ok(Size {
@@ -107,7 +107,7 @@ impl Contract {
             machines: machines.iter().map(of_kind).collect(),
             workers,
             utilisation: use_of(self, module, rates, machines, workers)
-                .map_err(|why| unknown(module, why))?,
+                .map_err(|why| unknown(module, &why))?,
             cost: machines.iter().map(cost).sum(),
             insufficient: None,
         })
@@ -120,8 +120,8 @@ impl Contract {
     }
 }
 
-pub(super) fn unknown(module: &Module, why: String) -> Diagnostic {
-    Diagnostic::wrong("E0181", module.span, why)
+pub(super) fn unknown(module: &Module, why: &ContractError) -> Diagnostic {
+    Diagnostic::wrong("E0181", module.span, why.to_string())
 }
 
 fn equal(contract: &Contract, index: usize, module: &Module, rates: &[f64]) -> Result<Size, Diagnostic> {
@@ -132,7 +132,7 @@ fn equal(contract: &Contract, index: usize, module: &Module, rates: &[f64]) -> R
     let most = most.min(there_are).min(table);
     let with = |count: u32| {
         let machines = kind.map(|kind| (kind, count)).into_iter().collect();
-        use_of(contract, module, rates, &machines, count).map_err(|why| unknown(module, why))
+        use_of(contract, module, rates, &machines, count).map_err(|why| unknown(module, &why))
     };
     let mut best: Option<(u32, f64)> = None;
     for count in least.min(most)..=most {

@@ -578,7 +578,7 @@ adapt: {rank2: {set: n, range: 1..4}}
     );
     let why = read("20").variable_of("rank2").unwrap_err();
     assert_eq!(
-        why,
+        why.to_string(),
         "rank2 has several computations, whose times are not measured"
     );
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::Diagnostic;
-use rules::contract::{Contract, ContractStep, Remedy, WorkersStep};
+use rules::contract::{Contract, ContractError, ContractStep, Remedy, WorkersStep};
 
 use super::act::{GuardedStep, MeasuredModule};
 use super::trial::{GuardVerdict, ReportedChange, judged};
@@ -171,7 +171,7 @@ impl Policy {
         }
         match self.as_measured(watch, measured, known) {
             Ok(contract) => contract.remedy(module, known),
-            Err(why) => Ok(Remedy::Nothing(why)),
+            Err(why) => Ok(Remedy::Nothing(why.to_string())),
         }
     }
 
@@ -213,7 +213,7 @@ impl Policy {
         watch: &ContractWatch,
         all: &[MeasuredModule],
         known: &BTreeMap<String, u32>,
-    ) -> Result<Contract, String> {
+    ) -> Result<Contract, ContractError> {
         let mut contract = watch.as_measured();
         for one in all {
             if let Some(busy_s) = one.busy_s() {

@@ -14,6 +14,7 @@ use self::network::Network;
 pub use self::stall::Stall;
 use self::state::{SimulationState, SimulationStep};
 use super::assess::Assessment;
+use super::error::ContractError;
 use super::model::Contract;
 use super::system::{Feature, System};
 use crate::diag::Diagnostic;
@@ -123,9 +124,8 @@ impl Contract {
         };
         let intervals: Vec<Option<f64>> = network.computations.iter().map(intervals).collect();
         let mut run = Run::new(&network, intervals.clone(), scenario);
-        let ended = run.run(scenario).map_err(|modules| {
-            let message = format!("no time passes: {modules} take none and run without end");
-            let wrong = Diagnostic::wrong("E0181", self.span, message);
+        let ended = run.run(scenario).map_err(|why| {
+            let wrong = Diagnostic::wrong("E0181", self.span, why.to_string());
             vec![wrong.help("state their `work`, or the `bandwidth` of a link")]
         })?;
         let stall = (ended == SimulationEnd::Stalled).then(|| Stall {
@@ -271,8 +271,8 @@ impl<'a> Run<'a> {
 
     /// Runs until the scenario ends. What is measured begins behind the first half and the transient.
     ///
-    /// Fails with the names of modules that run without end in no time.
-    fn run(&mut self, scenario: &Scenario) -> Result<SimulationEnd, String> {
+    /// Fails if modules run without end in no time.
+    fn run(&mut self, scenario: &Scenario) -> Result<SimulationEnd, ContractError> {
         let (mut is_measuring, mut moment) = (false, (0.0, 0));
         loop {
             self.state.settle();
@@ -317,12 +317,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn endless(&self) -> String {
+    fn endless(&self) -> ContractError {
         let units = self.network.computations.iter().zip(&self.state.units);
         let running =
             units.filter(|(unit, state)| state.finished > 0 && !self.network.modules[unit.module].has_work);
         let names: Vec<String> = running.map(|(unit, _)| format!("`{}`", unit.name)).collect();
-        super::system::listed(&names, 4)
+        ContractError::Endless {
+            modules: super::system::listed(&names, 4),
+        }
     }
 
     fn result(

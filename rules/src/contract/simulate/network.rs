@@ -1,9 +1,11 @@
 //! What a simulation runs: the graph of a contract with those of its parts, times, buffers and links.
 
 use super::super::capacity::own_machine;
+use super::super::error::ContractError;
 use super::super::exact::Exact;
 use super::super::model::{Contract, Module, ModuleKind};
 use super::super::service::{efficiency, time_with, times_of, workers};
+use super::super::size::unknown;
 use super::Scenario;
 use crate::diag::Diagnostic;
 
@@ -134,8 +136,8 @@ impl Network {
                 streams,
                 machines,
             };
-            let wrong = |why: String| vec![Diagnostic::wrong("E0181", module.span, why)];
-            self.module(&place, index, module).map_err(wrong)?;
+            self.module(&place, index, module)
+                .map_err(|why| vec![unknown(module, &why)])?;
         }
         for (index, module) in contract.modules.iter().enumerate() {
             if let Some(part) = &module.part {
@@ -149,7 +151,7 @@ impl Network {
         Ok(streams)
     }
 
-    fn module(&mut self, place: &SubNetwork<'_>, index: usize, module: &Module) -> Result<(), String> {
+    fn module(&mut self, place: &SubNetwork<'_>, index: usize, module: &Module) -> Result<(), ContractError> {
         let at = self.modules.len();
         let contract = place.contract;
         let (machines, count) = match module.has_work() {
@@ -169,7 +171,7 @@ impl Network {
                 Some(work) => times_of(contract, module, work, &machines)?
                     .into_iter()
                     .map(|time| Ok(time / efficiency(module, count)?))
-                    .collect::<Result<Vec<f64>, String>>()?,
+                    .collect::<Result<Vec<f64>, ContractError>>()?,
             };
             let mut gives = Vec::new();
             for (stream, items) in &computation.gives {
@@ -285,16 +287,15 @@ impl Channel {
     }
 }
 
-fn fraction(items: Exact, module: &Module) -> Result<(u64, u64), String> {
+fn fraction(items: Exact, module: &Module) -> Result<(u64, u64), ContractError> {
     let small = |value: i128| {
         (value <= FRACTION_MAX)
             .then(|| u64::try_from(value).ok())
             .flatten()
     };
-    small(*items.numer()).zip(small(*items.denom())).ok_or_else(|| {
-        format!(
-            "the items that `{}` sends per activation have too many digits to be simulated",
-            module.name
-        )
-    })
+    small(*items.numer())
+        .zip(small(*items.denom()))
+        .ok_or_else(|| ContractError::TooManyDigits {
+            module: module.name.clone(),
+        })
 }

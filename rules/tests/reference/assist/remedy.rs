@@ -218,7 +218,7 @@ fn s3_33_measured_items_replace_those_that_the_contract_states() {
         ("b", "t", f64::INFINITY, "inf is no measured number"),
     ] {
         assert_eq!(
-            measure(&mut contract, module, stream, items),
+            measure(&mut contract, module, stream, items).map_err(|why| why.to_string()),
             Err(part.to_owned())
         );
     }
