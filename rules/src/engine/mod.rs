@@ -24,6 +24,7 @@ mod live;
 mod message;
 mod nest;
 mod node;
+mod not_summed;
 mod observe;
 mod output;
 mod pending_sums;
@@ -46,6 +47,7 @@ mod tune;
 mod tune_status;
 mod tune_trial;
 mod turn;
+mod unsampled;
 mod variables;
 mod window;
 

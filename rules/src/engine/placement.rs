@@ -2,6 +2,7 @@
 //! aggregates permits. On one machine the agent of a session computes all folds that are not placed in the kernel.
 
 use super::keyed_intake::ByKey;
+use super::not_summed::NotSummed;
 use super::timed_plan::TimedPlan;
 use crate::partial_sum::Grouping;
 use crate::rule::CheckedRule;
@@ -82,10 +83,7 @@ impl CheckedRule {
 
     fn placement(&self, fold: &Fold, window: &Window, by_key: &ByKey) -> (Placement, &'static str) {
         if crate::folds::waits(fold) {
-            return (
-                Placement::Coordinator,
-                "it needs what is known only when the window closes",
-            );
+            return (Placement::Coordinator, NotSummed::NeedsClose.reason());
         }
         if window.boundaries().is_none() {
             return match TimedPlan::of(self).passes_hits.get(fold.probe) {
@@ -114,7 +112,7 @@ impl CheckedRule {
                 };
                 // The obstacle may be another formula over the same hits.
                 let is_others = self.aggregated(fold).is_ok() && self.is_of_fold(fold.probe, why);
-                (place, if is_others { OTHERS } else { why })
+                (place, if is_others { OTHERS } else { why.reason() })
             }
         }
     }

@@ -2,6 +2,7 @@
 //! waited for. [`super::pending_sums`] places the aggregates.
 
 use super::keyed_intake::{ByKey, is_looked_at};
+use super::not_summed::NotSummed;
 use crate::function::Reduction;
 use crate::partial_sum::{Grouping, PlannedSum, SummedValue, VALUES_MAX};
 use crate::plan::Delivery;
@@ -74,32 +75,32 @@ impl CheckedRule {
     }
 
     /// The aggregates of a probe's hits, or why each hit is needed.
-    pub(super) fn partial_sum(&self, probe: usize, by_key: &ByKey) -> Result<PlannedSum, &'static str> {
-        let planned = self.plan.probes.get(probe).ok_or("it is a pair of hits")?;
+    pub(super) fn partial_sum(&self, probe: usize, by_key: &ByKey) -> Result<PlannedSum, NotSummed> {
+        let planned = self.plan.probes.get(probe).ok_or(NotSummed::IsPair)?;
         if !planned.delivers.are_hits() {
-            return Err("the totals of the probe are enough");
+            return Err(NotSummed::TotalsAreEnough);
         }
         if planned.to.is_some() {
-            return Err("the two ends of its spans are paired one by one");
+            return Err(NotSummed::IsOfSpans);
         }
         if planned.is_switched {
-            return Err("its probe is switched on and off");
+            return Err(NotSummed::IsSwitched);
         }
         if planned
             .captures
             .iter()
             .any(|capture| matches!(capture.layout, Some(Layout::Str(_))))
         {
-            return Err("a text is read at its hits");
+            return Err(NotSummed::HasText);
         }
         if self.is_of_time(probe) {
-            return Err("its hits are those between the totals at both ends of the window");
+            return Err(NotSummed::BetweenTotals);
         }
         if self.is_paired(probe) {
-            return Err("its hits are paired");
+            return Err(NotSummed::IsPaired);
         }
         if self.is_trigger(probe) {
-            return Err("a tune is looked at with each of its hits");
+            return Err(NotSummed::TriggersTune);
         }
         self.closes_at_hits(probe)?;
         let by = match by_key.windows(probe) {
@@ -114,7 +115,7 @@ impl CheckedRule {
             values.extend(value.filter(|value| !values.contains(value)));
         }
         if values.len() > VALUES_MAX {
-            return Err("more values of its hits are folded than can be aggregated");
+            return Err(NotSummed::TooManyValues);
         }
         Ok(PlannedSum { by, values })
     }
@@ -135,66 +136,65 @@ impl CheckedRule {
 
     /// Whether every window that folds its hits closes at boundary hits, which determine when to read the
     /// aggregate.
-    fn closes_at_hits(&self, probe: usize) -> Result<(), &'static str> {
+    fn closes_at_hits(&self, probe: usize) -> Result<(), NotSummed> {
         for (place, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
             let Some(boundaries) = window.boundaries() else {
                 continue;
             };
             if boundaries.are_at(probe) {
-                return Err("its hits are boundaries");
+                return Err(NotSummed::IsBoundary);
             }
             if is_looked_at(self, place, boundaries, probe) {
-                return Err("its hits are looked at before the window closes");
+                return Err(NotSummed::IsLookedAt);
             }
             if folds.keeps(probe) {
-                return Err("it needs what is known only when the window closes");
+                return Err(NotSummed::NeedsClose);
             }
             if folds.uses(probe) && self.is_bounded_by_loop(boundaries) {
-                return Err("iterations of the detected loop are known later than its hits");
+                return Err(NotSummed::IsOfLoop);
             }
             if folds.uses(probe) && !is_plain(boundaries, self.probes.len()) {
-                return Err("its window does not close with a hit of its end alone");
+                return Err(NotSummed::NoEndAlone);
             }
         }
         Ok(())
     }
 
     /// The read that is the key of all windows that fold hits of a probe.
-    fn common_key(&self, probe: usize, windows: &[(usize, usize)]) -> Result<usize, &'static str> {
+    fn common_key(&self, probe: usize, windows: &[(usize, usize)]) -> Result<usize, NotSummed> {
         let mut captures = windows.iter().map(|(_, capture)| *capture);
-        let first = captures.next().ok_or("no window folds its hits")?;
+        let first = captures.next().ok_or(NotSummed::NotFolded)?;
         if captures.any(|capture| capture != first) {
-            return Err("its hits have a key for each of several windows");
+            return Err(NotSummed::SeveralKeys);
         }
-        self.integer_read(probe, first)
-            .ok_or("its key is not read as an integer")
+        self.integer_read(probe, first).ok_or(NotSummed::KeyIsNoInteger)
     }
 
     /// Hits without a key belong to the time between two boundary hits, if those are of the same process.
-    fn by_epoch(&self, probe: usize) -> Result<Grouping, &'static str> {
+    fn by_epoch(&self, probe: usize) -> Result<Grouping, NotSummed> {
         let role = self.probes.get(probe).map(|probe| probe.role);
         let windows = self.windows.iter().zip(&self.folds);
         let windows = windows.filter(|(_, folds)| folds.uses(probe));
         for boundaries in windows.filter_map(|(window, _)| window.boundaries()) {
             let mut ends = boundaries.begins_at().into_iter().chain(boundaries.to);
             if !ends.all(|end| self.probes.get(end).map(|end| end.role) == role) {
-                return Err("its hits are placed by time, between boundaries in another process");
+                return Err(NotSummed::IsOfOtherProcess);
             }
             if boundaries.keys.get(probe).copied().flatten().is_some() {
-                return Err("its hits have a key, and are placed in the order of all hits");
+                return Err(NotSummed::HasKey);
             }
         }
         Ok(Grouping::Epoch)
     }
 
     /// Whether a fold of the probe's hits prevents their aggregation.
-    pub(super) fn is_of_fold(&self, probe: usize, why: &str) -> bool {
+    pub(super) fn is_of_fold(&self, probe: usize, why: NotSummed) -> bool {
         let mut folds = self.folds.iter().flat_map(|folds| folds.gathered());
         folds.any(|(fold, _)| fold.probe == probe && self.aggregated(fold) == Err(why))
     }
 
     /// The value of each hit that a fold sums; `None` if it counts hits.
-    pub(super) fn aggregated(&self, fold: &Fold) -> Result<Option<SummedValue>, &'static str> {
+    pub(super) fn aggregated(&self, fold: &Fold) -> Result<Option<SummedValue>, NotSummed> {
         let is_added = matches!(
             fold.reduction,
             Reduction::Count
@@ -205,13 +205,13 @@ impl CheckedRule {
                 | Reduction::Max
         );
         if !is_added || fold.second.is_some() {
-            return Err("the kernel has counts, sums, sums of squares, minima and maxima");
+            return Err(NotSummed::OtherReduction);
         }
         if fold.filter.is_some() {
-            return Err("it has a condition");
+            return Err(NotSummed::HasCondition);
         }
         if matches!(fold.by, Some(Rowed::By(_))) {
-            return Err("the kernel has rows by process");
+            return Err(NotSummed::OtherRows);
         }
         let has_duration = self
             .probes
@@ -224,9 +224,7 @@ impl CheckedRule {
         };
         match &fold.of {
             None => Ok(None),
-            Some(of) => value(of)
-                .map(Some)
-                .ok_or("the kernel folds durations and integers as they are read"),
+            Some(of) => value(of).map(Some).ok_or(NotSummed::OtherValue),
         }
     }
 

@@ -4,20 +4,18 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::output::Observation;
 use super::series::{Calls, Names, Series, scale};
+use super::unsampled::Unsampled;
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind};
-use crate::value::{ProcessId, Subject, Time, WhyUnknown};
+use crate::value::{ProcessId, Subject, Time};
 
 /// Hits kept of one probe in one process; further ones count as lost and make the window's values none.
 const HITS_MAX: usize = 65536;
 
 /// Minimum time between two removals of samples that are no longer needed.
 const FORGETS_NS: u64 = 50_000_000;
-
-/// Why a value without samples is none.
-const UNOBSERVED: &str = "was not observed in the window";
 
 /// Totals of a probe in one process, and its hits if each is delivered.
 #[derive(Clone, Debug, Default)]
@@ -165,8 +163,8 @@ impl Samples {
         of: Subject,
         measure: Measure,
         (start, end): (Time, Time),
-    ) -> Result<f64, &'static str> {
-        let series = self.counters.get(&(of, measure)).ok_or(UNOBSERVED)?;
+    ) -> Result<f64, Unsampled> {
+        let series = self.counters.get(&(of, measure)).ok_or(Unsampled::Unobserved)?;
         let ((first, before), (last, after)) = series.ends(start, end)?;
         Ok(grown(before, after)? as f64 * scale(first, last, start, end))
     }
@@ -176,9 +174,9 @@ impl Samples {
         &self,
         (process, measure): (ProcessId, Measure),
         (start, end): (Time, Time),
-    ) -> Result<BTreeMap<String, f64>, &'static str> {
+    ) -> Result<BTreeMap<String, f64>, Unsampled> {
         let calls = self.calls.get(&process).and_then(|calls| calls.get(&measure));
-        calls.ok_or(UNOBSERVED)?.changes(start, end)
+        calls.ok_or(Unsampled::Unobserved)?.changes(start, end)
     }
 
     /// The last level within the window.
@@ -187,23 +185,20 @@ impl Samples {
         of: Subject,
         measure: Measure,
         (start, end): (Time, Time),
-    ) -> Result<f64, &'static str> {
+    ) -> Result<f64, Unsampled> {
         let series = self.gauges.get(&(of, measure));
         let last = series.and_then(|series| series.last_in(start, end));
         let none = match measure {
-            // The agent reports no smaller amount.
-            Measure::ScalingVisit | Measure::ScalingLoss => {
-                "is not known: no iteration of the detected loop with its teams was measured"
-            }
-            Measure::MemoryFreed => "is below 64 MiB, or was not read in the window",
-            _ => UNOBSERVED,
+            Measure::ScalingVisit | Measure::ScalingLoss => Unsampled::NoIteration,
+            Measure::MemoryFreed => Unsampled::TooLittleFreed,
+            _ => Unsampled::Unobserved,
         };
         last.map(|(_, value)| value).ok_or(none)
     }
 
     /// The total or level at a time: the last sample up to it.
-    pub(crate) fn at(&self, of: Subject, measure: Measure, time: Time) -> Result<f64, &'static str> {
-        let never = "was not observed up to there";
+    pub(crate) fn at(&self, of: Subject, measure: Measure, time: Time) -> Result<f64, Unsampled> {
+        let never = Unsampled::UnobservedUpTo;
         match measure.kind() {
             MeasureKind::Counter => {
                 let series = self.counters.get(&(of, measure)).ok_or(never)?;
@@ -224,8 +219,11 @@ impl Samples {
         &self,
         (rule, probe, process): (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
-    ) -> Result<Vec<&Hit>, WhyUnknown> {
-        let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
+    ) -> Result<Vec<&Hit>, Unsampled> {
+        let series = self
+            .probes
+            .get(&(process, rule, probe))
+            .ok_or(Unsampled::Unobserved)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         series.within(first, last, grown(before.0, after.0)?)
     }
@@ -237,8 +235,11 @@ impl Samples {
         (rule, probe, process): (RuleId, ProbeId, ProcessId),
         each: bool,
         (start, end): (Time, Time),
-    ) -> Result<HitsInWindow, WhyUnknown> {
-        let series = self.probes.get(&(process, rule, probe)).ok_or(UNOBSERVED)?;
+    ) -> Result<HitsInWindow, Unsampled> {
+        let series = self
+            .probes
+            .get(&(process, rule, probe))
+            .ok_or(Unsampled::Unobserved)?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let count = grown(before.0, after.0)?;
         Ok(HitsInWindow {
@@ -252,13 +253,13 @@ impl Samples {
     }
 }
 
-fn grown(before: u64, after: u64) -> Result<u64, &'static str> {
-    after.checked_sub(before).ok_or("ran backwards in the window")
+fn grown(before: u64, after: u64) -> Result<u64, Unsampled> {
+    after.checked_sub(before).ok_or(Unsampled::Backwards)
 }
 
 impl ProbeSeries {
     /// The hits after `first` up to `last`, without duplicates, if all `counted` were delivered.
-    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, WhyUnknown> {
+    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, Unsampled> {
         let within = self.hits.iter();
         let mut hits: Vec<&Hit> = within
             .filter(|hit| hit.time > first && hit.time <= last)
@@ -266,13 +267,14 @@ impl ProbeSeries {
         hits.sort_by(|one, two| one.order(two));
         hits.dedup_by(|one, two| one.order(two).is_eq());
         if hits.len() as u64 != counted {
-            return Err(format!("delivered {} of its {counted} hits", hits.len()));
+            let delivered = hits.len();
+            return Err(Unsampled::Undelivered { delivered, counted });
         }
         Ok(hits)
     }
 
     /// Least and greatest duration in seconds, if all `counted` hits were delivered.
-    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, WhyUnknown> {
+    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, Unsampled> {
         let durations: Vec<u64> = self
             .within(first, last, counted)?
             .iter()
@@ -316,8 +318,7 @@ mod tests {
             samples.call(of, "MPI_Send", Time(ms * MS), total);
         }
         samples.call(of, "MPI_Recv", Time(1000 * MS), 3);
-        let alone = "was observed once in the window, a change needs two";
-        assert_eq!(samples.changes_of_calls(of, WINDOW), Err(alone));
+        assert_eq!(samples.changes_of_calls(of, WINDOW), Err(Unsampled::Once));
         samples.calls_stand(of.0, Time(1500 * MS));
         let changes = samples.changes_of_calls(of, (Time(1000 * MS), Time(1500 * MS)));
         assert_eq!(changes, Ok(BTreeMap::new()));
@@ -337,7 +338,7 @@ mod tests {
         }
     }
 
-    fn change(samples: &[(u64, u64)]) -> Result<f64, &'static str> {
+    fn change(samples: &[(u64, u64)]) -> Result<f64, Unsampled> {
         let mut store = Samples::default();
         for (ms, total) in samples {
             store.counter(MACHINE, Measure::CpuThrottled, Time(ms * MS), *total);
@@ -358,24 +359,12 @@ mod tests {
 
     #[test]
     fn a_counter_that_was_not_followed_has_a_reason_and_no_change() {
-        assert_eq!(change(&[]), Err("was not observed in the window"));
-        assert_eq!(
-            change(&[(500, 1)]),
-            Err("was observed once in the window, a change needs two")
-        );
-        assert_eq!(
-            change(&[(100, 0), (400, 1)]),
-            Err("was not observed in the window")
-        );
-        assert_eq!(
-            change(&[(100, 0), (900, 1)]),
-            Err("was observed once in the window, a change needs two")
-        );
-        assert_eq!(
-            change(&[(800, 0), (1000, 1)]),
-            Err("was observed over less than half of the window")
-        );
-        assert_eq!(change(&[(500, 9), (1000, 1)]), Err("ran backwards in the window"));
+        assert_eq!(change(&[]), Err(Unsampled::Unobserved));
+        assert_eq!(change(&[(500, 1)]), Err(Unsampled::Once));
+        assert_eq!(change(&[(100, 0), (400, 1)]), Err(Unsampled::Unobserved));
+        assert_eq!(change(&[(100, 0), (900, 1)]), Err(Unsampled::Once));
+        assert_eq!(change(&[(800, 0), (1000, 1)]), Err(Unsampled::TooShort));
+        assert_eq!(change(&[(500, 9), (1000, 1)]), Err(Unsampled::Backwards));
     }
 
     #[test]
@@ -392,7 +381,10 @@ mod tests {
         store.totals(of, Time(1000 * MS), (3, 20));
         assert_eq!(
             store.each_hit(of, WINDOW),
-            Err("delivered 2 of its 3 hits".into())
+            Err(Unsampled::Undelivered {
+                delivered: 2,
+                counted: 3
+            })
         );
     }
 

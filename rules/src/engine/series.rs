@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::unsampled::Unsampled;
 use crate::value::Time;
 
 /// Samples kept of one series; a window of an hour sampled every 4 s needs 900.
@@ -63,24 +64,22 @@ impl<T: Copy> Series<T> {
     }
 
     /// The two samples between which the window's change is taken.
-    pub(super) fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
+    pub(super) fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, Unsampled> {
         self.ends_since(Time(0), start, end)
     }
 
     /// As `ends`, with the samples from `since` on.
-    fn ends_since(&self, since: Time, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
+    fn ends_since(&self, since: Time, start: Time, end: Time) -> Result<Ends<T>, Unsampled> {
         let slack = end.since(start) / 2;
         let samples = || self.0.iter().copied().filter(|(time, _)| *time >= since);
         let last = self.last_in(start.max(since), end);
-        let last = last.ok_or("was not observed in the window")?;
+        let last = last.ok_or(Unsampled::Unobserved)?;
         let at_boundary = samples().rev().find(|(time, _)| *time <= start);
         let fresh = at_boundary.filter(|(time, _)| start.since(*time) <= slack);
         let first = fresh.or_else(|| samples().find(|(time, _)| *time > start));
-        let first = first
-            .filter(|(time, _)| *time < last.0)
-            .ok_or("was observed once in the window, a change needs two")?;
+        let first = first.filter(|(time, _)| *time < last.0).ok_or(Unsampled::Once)?;
         if first.0.since(start) > slack || end.since(last.0) > slack {
-            return Err("was observed over less than half of the window");
+            return Err(Unsampled::TooShort);
         }
         Ok((first, last))
     }
@@ -153,7 +152,7 @@ impl Calls {
     }
 
     /// The changes within the window; functions that were not called in it are left out.
-    pub(super) fn changes(&self, start: Time, end: Time) -> Result<BTreeMap<String, f64>, &'static str> {
+    pub(super) fn changes(&self, start: Time, end: Time) -> Result<BTreeMap<String, f64>, Unsampled> {
         let of_all = self.observed.ends(start, end)?;
         let ends = |known: Time| match known <= of_all.0.0 {
             true => Ok(of_all),
@@ -169,7 +168,7 @@ impl Calls {
             let ((first, ()), (last, ())) = ends(known)?;
             let at = |time| series.last_in(Time(0), time).map_or(0, |(_, total)| total);
             let change = at(last).checked_sub(at(first));
-            let change = change.ok_or("ran backwards in the window")?;
+            let change = change.ok_or(Unsampled::Backwards)?;
             Ok((change > 0).then(|| (call.to_string(), change as f64 * scale(first, last, start, end))))
         };
         let changes = self.changed.iter().map(change);
@@ -195,7 +194,7 @@ mod tests {
     fn of_each(
         reported: &[(u64, [u64; 3])],
         (start, end): (Time, Time),
-    ) -> Result<Vec<(usize, f64)>, &'static str> {
+    ) -> Result<Vec<(usize, f64)>, Unsampled> {
         let change = |function: usize| {
             let mut series = Series::default();
             reported
