@@ -6,6 +6,7 @@ use std::io;
 use plan::CpuList;
 use probe::awake::{self, Awake, DEVICE};
 use rustix::{
+    io::Errno,
     process::geteuid,
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
@@ -17,8 +18,12 @@ pub(super) fn bind(cpus: &CpuList) -> Result<(), Failure> {
     let refused = |why: String| Failure::invalid(format!("--agent-cpus {cpus}: {why}"));
     let mut wanted = CpuSet::new();
     cpus.cpus().iter().for_each(|cpu| wanted.set(*cpu));
-    sched_setaffinity(None, &wanted)
-        .map_err(|_| refused("none of these CPUs may be used here (nproc shows how many may)".to_owned()))?;
+    sched_setaffinity(None, &wanted).map_err(|error| {
+        refused(match error {
+            Errno::INVAL => "none of these CPUs may be used here (nproc shows how many may)".to_owned(),
+            error => error.to_string(),
+        })
+    })?;
     let got = sched_getaffinity(None).map_err(|error| refused(error.to_string()))?;
     // The kernel silently ignores CPUs that may not be used.
     match cpus.cpus().iter().find(|cpu| !got.is_set(**cpu)) {

@@ -1,6 +1,7 @@
 //! Evaluates rules on a recording, without program, root or kernel: what they would have found and decided.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::{error::Error, fmt};
 
 use abi::{HitKind, HitRecord, SpecFlags};
 use plan::{MarkKind, Mode};
@@ -57,9 +58,21 @@ struct Functions {
 }
 
 /// A recording cannot be read.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}: {1}")]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(String, ReadError);
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0, self.1)
+    }
+}
+
+impl Error for Unreadable {
+    /// The message has the text of the error in it, so the cause is that of the error.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.1.source()
+    }
+}
 
 /// Why a replay is not complete.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

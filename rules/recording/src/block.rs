@@ -5,6 +5,7 @@
 //! detected. Length and checksum have a checksum of their own, which distinguishes a damaged length from a
 //! missing rest.
 
+use super::error::Damage;
 use super::{BLOCK_MAX, MAJOR, MINOR, ReadError};
 
 const MAGIC: [u8; 8] = *b"\x89tunerec";
@@ -92,10 +93,10 @@ impl<'a> Blocks<'a> {
     /// The records of the next block.
     pub(super) fn next(&mut self) -> Result<Vec<u8>, ReadError> {
         let at = self.at;
-        let torn = ReadError::Torn { at };
-        let corrupt = |what| ReadError::Corrupt { at, what };
+        let torn = || ReadError::Torn { at };
+        let corrupt = |what: &'static str| Damage::from(what).at(at);
         let rest = self.bytes.get(at..).unwrap_or_default();
-        let (frame, rest) = rest.split_first_chunk::<FRAME>().ok_or(torn)?;
+        let (frame, rest) = rest.split_first_chunk::<FRAME>().ok_or_else(torn)?;
         let [l0, l1, l2, l3, s0, s1, s2, s3, check @ ..] = *frame;
         if crc32fast::hash(&[l0, l1, l2, l3, s0, s1, s2, s3]) != u32::from_le_bytes(check) {
             return Err(corrupt("the frame of a block has another sum"));
@@ -105,22 +106,22 @@ impl<'a> Blocks<'a> {
         if length > BLOCK_MAX {
             return Err(corrupt("a block is longer than blocks may be"));
         }
-        let packed = rest.get(..length).ok_or(torn)?;
+        let packed = rest.get(..length).ok_or_else(torn)?;
         if chained(packed, self.sum) != sum {
             return Err(corrupt("a block has another sum"));
         }
         self.sum = sum;
         self.at = at + FRAME + length;
-        unpacked(packed).map_err(corrupt)
+        unpacked(packed).map_err(|damage| damage.at(at))
     }
 }
 
 /// Checks the size before that much memory is allocated.
-fn unpacked(packed: &[u8]) -> Result<Vec<u8>, &'static str> {
+fn unpacked(packed: &[u8]) -> Result<Vec<u8>, Damage> {
     let wrong = "a block cannot be decompressed";
-    let (size, packed) = lz4_flex::block::uncompressed_size(packed).map_err(|_| wrong)?;
+    let (size, packed) = lz4_flex::block::uncompressed_size(packed).map_err(Damage::because(wrong))?;
     if size > BLOCK_MAX {
-        return Err("a block is longer than blocks may be");
+        return Err("a block is longer than blocks may be".into());
     }
-    lz4_flex::block::decompress(packed, size).map_err(|_| wrong)
+    lz4_flex::block::decompress(packed, size).map_err(Damage::because(wrong))
 }

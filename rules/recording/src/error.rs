@@ -1,11 +1,13 @@
 //! Errors of recordings and of what is written to them. The messages say what to do.
 
+use std::fmt::Display;
+
 use thiserror::Error;
 
 use super::MAJOR;
 
 /// Why the rest of a recording cannot be read. What was returned before the error is correct.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The file does not begin as a recording.
     #[error("this is not a recording of tuneagent; give a file made by --record")]
@@ -32,7 +34,46 @@ pub enum ReadError {
         /// Offset in bytes of the block whose checksums are wrong, or of the record that cannot be decoded.
         at: usize,
         what: &'static str,
+        /// What the decoder says, if the checksums are right: then not a copy is damaged, but what was written.
+        #[source]
+        cause: Option<DecoderError>,
     },
+}
+
+/// The error of a decoder, as text: the errors of decoders can be neither cloned nor compared.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct DecoderError(String);
+
+/// What is wrong with the bytes of a block; the reader knows where they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    what: &'static str,
+    cause: Option<DecoderError>,
+}
+
+impl Damage {
+    /// For `map_err` of a decoder.
+    pub(super) fn because<E: Display>(what: &'static str) -> impl FnOnce(E) -> Damage {
+        move |cause| Damage {
+            what,
+            cause: Some(DecoderError(cause.to_string())),
+        }
+    }
+
+    pub(super) fn at(self, at: usize) -> ReadError {
+        ReadError::Corrupt {
+            at,
+            what: self.what,
+            cause: self.cause,
+        }
+    }
+}
+
+impl From<&'static str> for Damage {
+    fn from(what: &'static str) -> Damage {
+        Damage { what, cause: None }
+    }
 }
 
 fn torn(at: usize) -> String {

@@ -42,7 +42,7 @@ mod stored;
 mod tests;
 mod writer;
 
-pub use error::{ReadError, TooLarge};
+pub use error::{DecoderError, ReadError, TooLarge};
 pub use format::{
     BLOCK_MAX, BLOCK_TARGET, CAPTURES_MAX, MAJOR, MINOR, NOTES_MAX, OPEN_MAX, PAIRS_MAX, RECORD_MAX, TEXT_MAX,
 };

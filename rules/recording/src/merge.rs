@@ -37,7 +37,12 @@ impl fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for Broken {
+    /// The message has the text of the error in it, so the cause is that of the error.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
 
 /// Merges recordings: the records of each stay in order; among recordings, the record with the earlier time
 /// comes first.

@@ -2,6 +2,7 @@
 
 use super::ReadError;
 use super::block::Blocks;
+use super::error::Damage;
 use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
 
@@ -31,7 +32,7 @@ impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<Reader<'a>, ReadError> {
         let mut blocks = Blocks::new(bytes)?;
         let at = blocks.at();
-        let header = stored::header(&blocks.next()?).map_err(|what| ReadError::Corrupt { at, what })?;
+        let header = stored::header(&blocks.next()?).map_err(|damage| damage.at(at))?;
         Ok(Reader {
             blocks,
             at,
@@ -60,12 +61,11 @@ impl<'a> Reader<'a> {
                 continue;
             };
             let at = self.at;
-            let corrupt = |what| ReadError::Corrupt { at, what };
             if let Stored::End(count) = stored {
                 return self.end(count);
             }
             self.count += 1;
-            match stored.record(&mut self.time).map_err(corrupt)? {
+            match stored.record(&mut self.time).map_err(|damage| damage.at(at))? {
                 Some(record) => return Ok(Some(record)),
                 None => self.skipped += 1,
             }
@@ -77,9 +77,8 @@ impl<'a> Reader<'a> {
         if self.blocks.is_over() {
             return Err(ReadError::Torn { at });
         }
-        let what = "a block makes no sense";
-        let block: Block =
-            bitcode::decode(&self.blocks.next()?).map_err(|_| ReadError::Corrupt { at, what })?;
+        let block = bitcode::decode(&self.blocks.next()?);
+        let block: Block = block.map_err(|error| Damage::because("a block makes no sense")(error).at(at))?;
         (self.at, self.time, self.open) = (at, block.start, block.records.into_iter());
         Ok(())
     }
@@ -94,7 +93,7 @@ impl<'a> Reader<'a> {
         } else {
             return Ok(None);
         };
-        Err(ReadError::Corrupt { at, what })
+        Err(Damage::from(what).at(at))
     }
 }
 

@@ -5,12 +5,10 @@ use bitcode::{Decode, Encode};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::error::Damage;
 use super::record::{Captured, Header, ProbeKey, Record, RecordedHit};
 use super::{CAPTURES_MAX, NOTES_MAX, RECORD_MAX, TEXT_MAX, TooLarge};
 use rules::{Measure, ProcessId, Time};
-
-/// Why bytes cannot be decoded.
-pub(super) type Wrong = &'static str;
 
 /// The records of a block.
 #[derive(Clone, Debug, Default, Encode, Decode)]
@@ -126,7 +124,7 @@ impl Stored {
     }
 
     /// The record; `None` if this version does not know it.
-    pub(super) fn record(self, before: &mut u64) -> Result<Option<Record>, Wrong> {
+    pub(super) fn record(self, before: &mut u64) -> Result<Option<Record>, Damage> {
         let mut at = |after_ns| advance(before, after_ns);
         Ok(match self {
             Stored::Hit {
@@ -191,7 +189,7 @@ impl Stored {
             }),
             Stored::Tick { after_ns } => Some(Record::Tick { time: at(after_ns) }),
             Stored::Json(json) => parsed(&json)?,
-            Stored::End(_) => return Err("the end stands among the records"),
+            Stored::End(_) => return Err("the end stands among the records".into()),
         })
     }
 
@@ -235,9 +233,9 @@ fn stored_hit(hit: &RecordedHit, after_ns: i64) -> Result<Stored, TooLarge> {
     })
 }
 
-fn checked_captures(mut captures: Vec<Captured>) -> Result<Vec<Captured>, Wrong> {
+fn checked_captures(mut captures: Vec<Captured>) -> Result<Vec<Captured>, Damage> {
     if captures.len() > CAPTURES_MAX {
-        return Err("a hit has more captures than hits may have");
+        return Err("a hit has more captures than hits may have".into());
     }
     for value in &mut captures {
         if let Captured::Text(text) = value {
@@ -248,15 +246,15 @@ fn checked_captures(mut captures: Vec<Captured>) -> Result<Vec<Captured>, Wrong>
 }
 
 /// The record; `None` for an unknown kind or an unknown field.
-fn parsed(json: &str) -> Result<Option<Record>, Wrong> {
+fn parsed(json: &str) -> Result<Option<Record>, Damage> {
     if json.len() > RECORD_MAX {
-        return Err("a record is longer than records may be");
+        return Err("a record is longer than records may be".into());
     }
-    let value = serde_json::from_str(json).map_err(|_| "a record is not JSON")?;
+    let value = serde_json::from_str(json).map_err(Damage::because("a record is not JSON"))?;
     let record = serde_json::from_value(clean(value).map_err(too_long)?).ok();
     match &record {
         Some(Record::ProbeDefined { definition, .. }) if definition.captures.len() > CAPTURES_MAX => {
-            Err("a probe has more captures than probes may have")
+            Err("a probe has more captures than probes may have".into())
         }
         _ => Ok(record),
     }
@@ -267,13 +265,13 @@ pub(super) fn put_header(header: &Header) -> Result<String, TooLarge> {
     json(header)
 }
 
-pub(super) fn header(bytes: &[u8]) -> Result<Header, Wrong> {
-    let value = serde_json::from_slice(bytes).map_err(|_| "the first block is not a header")?;
+pub(super) fn header(bytes: &[u8]) -> Result<Header, Damage> {
+    let value = serde_json::from_slice(bytes).map_err(Damage::because("the first block is not a header"))?;
     let header: Header = serde_json::from_value(clean(value).map_err(too_long)?)
-        .map_err(|_| "the first block is not a header")?;
+        .map_err(Damage::because("the first block is not a header"))?;
     match header.notes.len() {
         0..=NOTES_MAX => Ok(header),
-        _ => Err("there are more notes than there may be"),
+        _ => Err("there are more notes than there may be".into()),
     }
 }
 
@@ -309,8 +307,8 @@ fn printable(text: &str) -> Result<String, TooLarge> {
     Ok(text)
 }
 
-fn too_long(_: TooLarge) -> Wrong {
-    "a text is longer than texts may be"
+fn too_long(_: TooLarge) -> Damage {
+    "a text is longer than texts may be".into()
 }
 
 fn within(what: &'static str, size: usize, limit: usize) -> Result<(), TooLarge> {

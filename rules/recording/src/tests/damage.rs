@@ -124,6 +124,21 @@ fn invalid_values_are_named() {
 }
 
 #[test]
+fn what_a_decoder_says_of_bytes_with_right_checksums_is_the_cause() {
+    let cause = |bytes: &[u8]| match read(bytes) {
+        (_, Some(error)) => std::error::Error::source(&error).map(ToString::to_string),
+        other => panic!("{other:?}"),
+    };
+    let said = cause(&forged(vec![Stored::Json("{".to_owned())]));
+    assert!(
+        said.as_ref().is_some_and(|said| said.contains("line 1")),
+        "{said:?}"
+    );
+    // No decoder has read it.
+    assert_eq!(cause(&forged(vec![Stored::End(7)])), None);
+}
+
+#[test]
 fn a_block_that_is_missing_or_in_another_place_is_damage() {
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     let mut chunks = vec![writer.take()];
