@@ -3,6 +3,7 @@
 use plan::ExpressionError;
 
 use crate::address::Address;
+use crate::function::FunctionError;
 use crate::memory::MemoryError;
 use crate::module::ModuleError;
 use crate::place::PlaceError;
@@ -41,6 +42,9 @@ pub enum ActionError {
         /// The module that the request named.
         module: Option<String>,
     },
+    /// It is inlined, or its name in the source means several.
+    #[error(transparent)]
+    Function(#[from] FunctionError),
     #[error("`{name}` means several functions of process {pid}: {}; name the module", .places.join(", "))]
     SeveralFunctions {
         pid: Pid,

@@ -12,6 +12,7 @@ use crate::arch::{
     x86_64::code::{Body, FUNCTION_BYTES_MAX},
 };
 use crate::error::ActionError;
+use crate::function::FunctionError;
 use crate::journal::{ActionRecord, HexBytes, JournalChange, PatchedBytes, Status};
 use crate::module::{Module, ModuleError};
 use crate::place::ProcessMemory;
@@ -180,7 +181,10 @@ pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<FoundF
     let chosen = match (of_program.as_slice(), exported, candidates.as_slice()) {
         // Resolves C++ and Fortran names of the source.
         (_, _, []) => {
-            let spelled = space.function(wanted).map_err(|_| none())?;
+            let spelled = space.function(wanted).map_err(|error| match error {
+                FunctionError::NotFound { .. } => none(),
+                error => error.into(),
+            })?;
             candidates.push(spelled);
             &candidates[0]
         }

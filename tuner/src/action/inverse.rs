@@ -150,7 +150,7 @@ impl Writer {
             module: inverse.module.clone(),
         };
         let plan = CallPlan::with(space, request, was.as_ref()).map_err(|error| match error {
-            ActionError::NoFunction { .. } => gone(),
+            ActionError::NoFunction { .. } | ActionError::Function(_) => gone(),
             error => error.into(),
         })?;
         match plan.function.address() == inverse.address {

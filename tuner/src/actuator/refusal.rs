@@ -4,6 +4,7 @@ use plan::ValueError;
 
 use super::{ActuatorRefusalKind, Refusal};
 use crate::error::ActionError;
+use crate::function::FunctionError;
 use crate::lock::LockError;
 use crate::memory::MemoryError;
 use crate::place::PlaceError;
@@ -181,8 +182,11 @@ impl Kind for ActionError {
             ActionError::Memory(error) => error.kind(),
             ActionError::Ptrace(PtraceError::NotPermitted { .. }) => ActuatorRefusalKind::NotPermitted,
             ActionError::Ptrace(PtraceError::ThreadEnded { .. }) => ActuatorRefusalKind::Ended,
-            ActionError::NoFunction { .. } => ActuatorRefusalKind::NotFound,
+            ActionError::NoFunction { .. } | ActionError::Function(FunctionError::Inlined { .. }) => {
+                ActuatorRefusalKind::NotFound
+            }
             ActionError::Module(_)
+            | ActionError::Function(FunctionError::Image { .. })
             | ActionError::SystemCall { .. }
             | ActionError::Ptrace(PtraceError::Io { .. }) => ActuatorRefusalKind::Failed,
             ActionError::NoThread { .. }

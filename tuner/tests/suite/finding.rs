@@ -6,6 +6,7 @@ use plan::{Value, ValueType};
 use tuner::{Location, VariableError, WritablePlace, WritablePlaceError, WriterError};
 
 use crate::programs::{FLAGS, Program, Workshop, fails, fails_with, skip, source_path, to};
+use crate::underload::{call, try_call};
 
 /// Builds the program of two files with these flags.
 pub(crate) fn paths(workshop: &Workshop, flags: &[&str]) -> PathBuf {
@@ -412,4 +413,8 @@ fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
         "{error}"
     );
     assert!(error.contains("probe step instead"), "{error}");
+    // An action says the same of it, not that there is no such function.
+    let mut writer = program.writer(workshop.path()).unwrap();
+    let called = try_call(&mut writer, call("half(1)", None));
+    fails(called, "`half` was inlined and has no code of its own");
 }
