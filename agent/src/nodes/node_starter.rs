@@ -3,7 +3,7 @@
 //! its input does. What does not end then is ended.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     os::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt},
@@ -208,20 +208,20 @@ impl NodeStarter {
                 continue;
             }
             match subprocess::receive(&mut self.stream) {
-                Ok((node, message)) => self.carry_out(node, &message),
+                Ok((node, message)) => self.carry_out(node, &message)?,
                 // Reset, if it has ended without reading everything.
                 Err(_) => return Ok(()),
             }
         }
     }
 
-    fn carry_out(&mut self, node: u32, message: &[u8]) {
+    fn carry_out(&mut self, node: u32, message: &[u8]) -> io::Result<()> {
         match StartRequest::decode(message) {
             Some(StartRequest::Begin) => match self.begin(node) {
                 Ok(started) => self.running.extend(started),
                 Err((program, error)) => {
                     let said = format!("{program}: {error}");
-                    self.report(node, &StartEnd { code: None, said });
+                    self.report(node, &StartEnd { code: None, said })?;
                 }
             },
             Some(StartRequest::Stop) => {
@@ -230,6 +230,7 @@ impl NodeStarter {
             }
             None => {}
         }
+        Ok(())
     }
 
     fn begin(&self, node: u32) -> Result<Option<RunningStart>, (String, io::Error)> {
@@ -289,14 +290,18 @@ impl NodeStarter {
                 None => place += 1,
             }
         }
-        ended.iter().for_each(|(node, end)| self.report(*node, end));
-        Ok(())
+        ended.iter().try_for_each(|(node, end)| self.report(*node, end))
     }
 
-    /// A session that has ended is noticed when its next request is read.
-    fn report(&mut self, node: u32, end: &StartEnd) {
-        if let Ok(message) = serde_json::to_vec(end) {
-            let _ = self.stream.write_all(&framed(node, &message));
+    /// A session that has ended is noticed when its next request is read. After any other error the session would wait in
+    /// vain, and may have got a part of a message, so this process ends, which the session shows.
+    fn report(&mut self, node: u32, end: &StartEnd) -> io::Result<()> {
+        let message = serde_json::to_vec(end)?;
+        match self.stream.write_all(&framed(node, &message)) {
+            Err(error) if ![ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind()) => {
+                Err(error)
+            }
+            _ => Ok(()),
         }
     }
 

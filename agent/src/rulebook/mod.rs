@@ -229,9 +229,11 @@ impl RuleBook {
 
     pub(crate) fn start(&mut self, now_ns: u64) {
         let rules: Vec<CheckedRule> = self.engine.rules().map(|(_, rule, _)| rule.clone()).collect();
-        // The same rules were accepted before, so this does not fail.
-        if let Ok(engine) = Engine::new(rules, Time(now_ns)) {
-            self.engine = engine;
+        // The same rules were accepted before. If they are refused now, those that run are kept: only their first windows
+        // are wrong then, as they begin before the session.
+        match Engine::new(rules, Time(now_ns)) {
+            Ok(engine) => self.engine = engine,
+            Err(conflict) => warn!("the first windows of the rules begin before the session: {conflict}"),
         }
         let rules = self.engine.rules();
         let requests = rules.flat_map(|(id, rule, _)| probe_requests::requests(id, rule));

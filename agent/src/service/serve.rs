@@ -256,6 +256,7 @@ fn accept_all(node: &Arc<NodeService>, listener: &Readable) {
             continue;
         };
         let shared = Arc::clone(node);
+        // Not joined: when the service ends, connections may stay open for hours, and clients see their end.
         let served = std::thread::Builder::new().spawn(move || {
             served::converse(&shared, &stream, client, place);
             // Before the place is free, so that a client that has seen its end can begin again.

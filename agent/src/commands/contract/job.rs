@@ -110,7 +110,8 @@ impl JobSession {
         let output = child.stdout.take();
         let output = output.ok_or_else(|| Failure::failed("the session has no output"))?;
         let (sender, reports) = sync_channel(WAITING_MAX);
-        // The session is never held up by a reader that does something else.
+        // The session is never held up by a reader that does something else. Not joined: it ends with the session's output,
+        // and until then `next` waits for it.
         thread::Builder::new()
             .name("reports".to_owned())
             .spawn(move || pass_on(output, &sender))

@@ -52,6 +52,7 @@ impl MetricsAddress {
                 warn!("/metrics is not served: {error}");
             }
         };
+        // Not joined: it serves until the process ends, and has nothing to finish.
         let thread = std::thread::Builder::new().name("metrics".to_owned());
         thread.spawn(serving).map_err(Failure::failed)?;
         Ok(Metrics { newest })

@@ -229,6 +229,7 @@ impl Keys {
     pub fn new() -> io::Result<Keys> {
         let (to, read) = mpsc::channel(KEYS_MAX);
         let resized = signal(SignalKind::window_change())?;
+        // Not joined: a read of a terminal that has hung up may never return.
         let reader = thread::Builder::new().name("keys".to_owned());
         reader.spawn(move || {
             while IS_TAKEN.load(Ordering::SeqCst) {
