@@ -9,7 +9,8 @@ const ROWS_MAX: usize = 768;
 
 /// The titles of the columns are separated by `|`; that of a column of numbers begins with `#`.
 pub(crate) fn table(
-    (id, title): (&'static str, &'static str),
+    id: &'static str,
+    title: &'static str,
     columns: &'static str,
     rows: impl ExactSizeIterator<Item = Vec<Cell>>,
 ) -> Table {

@@ -117,7 +117,7 @@ pub fn file(page: &PageModel) -> Result<String, PageError> {
         script type="application/json" id="data" { (PreEscaped(embedded(page)?)) }
         script type="module" { (PreEscaped(SCRIPT)) }
     };
-    Ok(document(page, (&head, &html! {}), &sections(page)?, &end).into_string())
+    Ok(document(page, &head, &html! {}, &sections(page)?, &end).into_string())
 }
 
 /// The live page in the state of drawing `newest`. It loads style, scripts and later updates from the same
@@ -134,12 +134,13 @@ pub fn live(page: &PageModel, sections: &[PageSection], newest: &str) -> String 
         }
     };
     let end = html! { script type="module" src="/page.js" {} };
-    document(page, (&head, &status), sections, &end).into_string()
+    document(page, &head, &status, sections, &end).into_string()
 }
 
 fn document(
     page: &PageModel,
-    (head, first): (&Markup, &Markup),
+    head: &Markup,
+    first: &Markup,
     sections: &[PageSection],
     end: &Markup,
 ) -> Markup {

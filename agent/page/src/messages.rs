@@ -72,7 +72,8 @@ pub(crate) fn pairs(snapshot: &Snapshot) -> Table {
         ]
     };
     table(
-        ("pairs", "Pairs of ranks"),
+        "pairs",
+        "Pairs of ranks",
         "#from rank | #to rank | #messages | #bytes | #share of the bytes",
         pairs.iter().map(row),
     )
@@ -89,7 +90,8 @@ pub(crate) fn sizes(snapshot: &Snapshot) -> Table {
         ]
     };
     table(
-        ("sizes", "Sizes of messages sent"),
+        "sizes",
+        "Sizes of messages sent",
         "size | #messages that were counted | #share",
         sizes.iter().map(row),
     )

@@ -44,7 +44,8 @@ fn functions(snapshot: &Snapshot) -> Table {
         ]
     };
     table(
-        ("functions", "Functions"),
+        "functions",
+        "Functions",
         "function | #calls | #mean | #time | #share of the time | #bytes",
         all.iter().map(row),
     )
@@ -72,7 +73,7 @@ fn call_sites(snapshot: &Snapshot, mark: &str) -> Table {
         _ => "function | called in | at | #ranks | #calls while sampled | #time while sampled",
     };
     let rows = snapshot.sequence.call_sites.iter().map(row);
-    table(("call-sites", "Call sites"), columns, rows)
+    table("call-sites", "Call sites", columns, rows)
 }
 
 /// With a mark before shares of the time inside MPI.
@@ -97,7 +98,8 @@ fn processes(snapshot: &Snapshot, mark: &str) -> Table {
         ]
     };
     table(
-        ("processes", "Processes"),
+        "processes",
+        "Processes",
         "process | #pid | machine | #inside MPI | #on a CPU | #waiting for a CPU | #memory, at its most",
         snapshot.processes.iter().map(row),
     )
@@ -126,7 +128,8 @@ fn regions(snapshot: &Snapshot) -> Table {
     };
     let probed: Vec<_> = probed.collect();
     table(
-        ("regions", "Parallel regions (while they were probed)"),
+        "regions",
+        "Parallel regions (while they were probed)",
         "process | #regions | #time inside | #threads | #working | #starting | #waiting | #ending | \
          #load balance",
         probed.iter().map(row),
@@ -159,10 +162,8 @@ fn predicted(snapshot: &Snapshot) -> Table {
         .flat_map(|(process, of)| of.sizes.iter().map(move |size| row(process, of.law, size)))
         .collect();
     table(
-        (
-            "predicted",
-            "Predicted steps with team sizes that did not occur, with enough CPUs",
-        ),
+        "predicted",
+        "Predicted steps with team sizes that did not occur, with enough CPUs",
         "process | #threads | #time of a step | #least (90 %) | #most (90 %) | #speedup to one thread | law",
         rows.into_iter(),
     )
@@ -201,10 +202,8 @@ fn scaling(snapshot: &Snapshot) -> Table {
         cells
     };
     table(
-        (
-            "scaling",
-            "Steps by team size: the speedup, and the threads lost to",
-        ),
+        "scaling",
+        "Steps by team size: the speedup, and the threads lost to",
         "process | #threads | #steps | #time of a step | #speedup | #sequential code | #imbalance | \
          #start and end | #small teams | #work inflation",
         sizes.into_iter().map(row),
@@ -224,7 +223,8 @@ fn rules(snapshot: &Snapshot) -> Table {
         ]
     };
     table(
-        ("rules", "Rules that fit this program"),
+        "rules",
+        "Rules that fit this program",
         "rule | tune | mode | state | #windows",
         rules.iter().map(row),
     )
@@ -246,7 +246,8 @@ fn changes(snapshot: &Snapshot) -> Table {
         ]
     };
     table(
-        ("changes", "Changes"),
+        "changes",
+        "Changes",
         "#after | rule | process | what | before | since | outcome | guard | #held for",
         snapshot.changes.iter().map(row),
     )

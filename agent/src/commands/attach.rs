@@ -114,7 +114,7 @@ pub(super) fn run_as(args: AttachArgs, ticket: Option<Ticket>) -> CommandResult 
         Some(_) => None,
         None => machines::choose(&args, &job, &targets, &mut notes)?,
     };
-    let nodes = join::setup((joined, chosen), &args, (&job, &mut rules), can_probe, &mut notes)?;
+    let nodes = join::setup(joined, chosen, &args, &job, &mut rules, can_probe, &mut notes)?;
     let options = Options {
         is_node: nodes
             .as_ref()

@@ -215,7 +215,7 @@ impl Outputs {
                 }
                 if let Some((_, plot)) = &mut self.svg {
                     let named = metrics.iter().map(|(name, _)| name.as_str()).zip(readings);
-                    plot.window(since_ns, (&rule, &window), length, named);
+                    plot.window(since_ns, &rule, &window, length, named);
                 }
             }
             ReplayEvent::Marked { kind, rule, text } => {

@@ -72,10 +72,10 @@ impl RuleBook {
                 (End::Both, Site::Entry) | (End::From, _) => HitKind::Entry,
                 _ => HitKind::Return,
             };
-            let of = (request.rule, request.probe);
-            if hit.kind != kind as u16 || !self.is_on(of, hit.process) {
+            if hit.kind != kind as u16 || !self.is_on(request.rule, request.probe, hit.process) {
                 continue;
             }
+            let of = (request.rule, request.probe);
             let captures = planned
                 .captures
                 .iter()
@@ -191,7 +191,7 @@ impl RuleBook {
     }
 
     /// Whether a probe of a rule is switched on in a process.
-    pub(super) fn is_on(&self, (rule, probe): (RuleId, ProbeId), slot: u32) -> bool {
+    pub(super) fn is_on(&self, rule: RuleId, probe: ProbeId, slot: u32) -> bool {
         let checked = self.engine.rule(rule);
         checked.is_some_and(|checked| self.switches.is_on((rule, probe, slot), checked.plan()))
     }
@@ -202,10 +202,11 @@ impl RuleBook {
         &mut self,
         slot: u32,
         time: Time,
-        (probes, places): (&[Probe], &ProbePlaces),
+        probes: &[Probe],
+        places: &ProbePlaces,
         counted: &Arc<[ProbeCounters]>,
     ) {
-        self.ingest_calls(slot, time, (probes, places), counted);
+        self.ingest_calls(slot, time, probes, places, counted);
         let mut reported = Vec::new();
         for (&index, request) in &self.requests {
             let Some(planned) = request.planned(&self.engine) else {
@@ -224,14 +225,14 @@ impl RuleBook {
         for (request, comes_and_goes, rests, read) in reported {
             let totals = match comes_and_goes {
                 true => {
-                    let is_on = !rests && self.is_on((request.rule, request.probe), slot);
+                    let is_on = !rests && self.is_on(request.rule, request.probe, slot);
                     self.switches
                         .totals((request.rule, request.probe, slot), is_on, read)
                 }
                 false => Some(read),
             };
             if let Some((count, duration_sum_ns)) = totals {
-                self.ingest_probe_totals(request, slot, time, (count, duration_sum_ns));
+                self.ingest_probe_totals(request, slot, time, count, duration_sum_ns);
             }
         }
     }
@@ -241,7 +242,8 @@ impl RuleBook {
         request: ProbeRequest,
         slot: u32,
         time: Time,
-        (count, duration_sum_ns): (u64, u64),
+        count: u64,
+        duration_sum_ns: u64,
     ) {
         self.pass(Observation::ProbeTotals {
             rule: request.rule,
@@ -258,7 +260,8 @@ impl RuleBook {
         &mut self,
         slot: u32,
         time: Time,
-        (probes, places): (&[Probe], &ProbePlaces),
+        probes: &[Probe],
+        places: &ProbePlaces,
         all: &Arc<[ProbeCounters]>,
     ) {
         let requested = &places.by_call;

@@ -326,9 +326,11 @@ impl RuleBook {
                 .planned(&self.engine)
                 .filter(|planned| planned.is_switched);
             planned?;
-            let of = (request.rule, request.probe);
             let slots = self.slots.iter().copied();
-            Some((place, self.switches.is_on_in_any(of, slots, checked.plan())))
+            let is_on = self
+                .switches
+                .is_on_in_any(request.rule, request.probe, slots, checked.plan());
+            Some((place, is_on))
         };
         self.requests.iter().filter_map(on).collect()
     }

@@ -23,9 +23,9 @@ impl RuleBook {
     /// From now on, what the rules observe is also reported to the coordinator of the job. To be called before the
     /// session begins; the machine has this number, the agent this incarnation, and `offset_ns` is what is added
     /// to the machine's clock for the coordinator's.
-    pub(crate) fn share(&mut self, (machine, incarnation): (u32, u64), offset_ns: i64) {
-        let of = (machine, incarnation, job::host());
-        self.part = Some(JobPart::new(of, offset_ns, self.all()));
+    pub(crate) fn share(&mut self, machine: u32, incarnation: u64, offset_ns: i64) {
+        let part = JobPart::new(machine, incarnation, job::host(), offset_ns, self.all());
+        self.part = Some(part);
     }
 
     /// This machine's part since the last report.

@@ -90,9 +90,8 @@ impl MpiMoment {
 
 impl RuleBook {
     /// Observes a reading of a process.
-    pub(crate) fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &ProbePlaces)) {
+    pub(crate) fn observe(&mut self, slot: u32, reading: &Reading, probes: &[Probe], places: &ProbePlaces) {
         let (of, time) = (Subject::Process(ProcessId(slot)), Time(reading.at_ns));
-        let (probes, places) = functions;
         let known = self.summed.remove(&slot);
         let known = known.filter(|known| known.is_of(reading));
         let summed = known.unwrap_or_else(|| Summed::of(reading, places));
@@ -157,7 +156,7 @@ impl RuleBook {
         if let Some(recorder) = &mut self.recorder {
             recorder.totals(slot, reading, probes);
         }
-        self.ingest_totals(slot, time, functions, &summed.counted);
+        self.ingest_totals(slot, time, probes, places, &summed.counted);
         self.summed.insert(slot, summed);
     }
 

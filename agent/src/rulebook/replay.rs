@@ -232,7 +232,7 @@ impl RuleBook {
                 count,
                 duration_sum_ns,
             } => {
-                functions.count(probe, process, time, (count, duration_sum_ns));
+                functions.count(probe, process, time, count, duration_sum_ns);
             }
             // Losses without a process, calls that last and messages affect no window, and the summary at the end no rule; the caller
             // handles the others.
@@ -370,7 +370,7 @@ impl RuleBook {
         if let Some((process, time)) = functions.at.take() {
             let counted = std::mem::take(&mut functions.counted);
             let places = self.places(&functions.probes);
-            self.ingest_totals(process.0, time, (&functions.probes, &places), &counted.into());
+            self.ingest_totals(process.0, time, &functions.probes, &places, &counted.into());
         }
     }
 }
@@ -385,7 +385,7 @@ impl Functions {
         self.at.is_none() || self.at == of
     }
 
-    fn count(&mut self, key: ProbeKey, process: ProcessId, time: Time, (count, duration_sum_ns): (u64, u64)) {
+    fn count(&mut self, key: ProbeKey, process: ProcessId, time: Time, count: u64, duration_sum_ns: u64) {
         let Some((index, is_span)) = self.keys.get(&key).copied() else {
             return;
         };

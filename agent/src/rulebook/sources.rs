@@ -223,11 +223,11 @@ fn check<'a>(
     let names: Vec<String> = file.names().map(|(name, _)| name.to_owned()).collect();
     let instance = source.instance.as_deref();
     let mut bindings = source.names.clone();
-    bindings.extend(chosen("--bind", settings.bindings, (&names, instance), used));
+    bindings.extend(chosen("--bind", settings.bindings, &names, instance, used));
     let file = file.bind(&bindings).map_err(refuse)?;
     let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
     let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
-    let overrides = chosen("--param", settings.parameters, (&known, instance), used);
+    let overrides = chosen("--param", settings.parameters, &known, instance, used);
     if overrides.is_empty() {
         Ok(plain)
     } else {
@@ -250,7 +250,8 @@ fn check<'a>(
 fn chosen<'a>(
     flag: &'static str,
     settings: &'a [(String, String)],
-    (known, instance): (&[String], Option<&str>),
+    known: &[String],
+    instance: Option<&str>,
     used: &mut BTreeSet<(&'static str, &'a str)>,
 ) -> BTreeMap<String, String> {
     let mut mine = BTreeMap::new();

@@ -38,7 +38,8 @@ impl Switches {
     /// Whether any of these processes has it on.
     pub(super) fn is_on_in_any(
         &self,
-        (rule, probe): (RuleId, ProbeId),
+        rule: RuleId,
+        probe: ProbeId,
         slots: impl IntoIterator<Item = u32>,
         plan: &Plan,
     ) -> bool {

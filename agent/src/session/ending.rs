@@ -32,12 +32,12 @@ impl Session {
     pub(super) async fn leave(
         mut self,
         reason: &'static str,
-        (mut sources, control): (Sources, Option<Control>),
+        mut sources: Sources,
+        control: Option<Control>,
     ) -> CommandResult {
         // The client receives its answer before the end.
         tokio::task::yield_now().await;
-        let parts = (&mut self.target, &mut self.rules, &mut self.screen);
-        nodes::end(parts, reason).await;
+        nodes::end(&mut self.target, &mut self.rules, &mut self.screen, reason).await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Closing {
             control,
@@ -58,8 +58,13 @@ impl Session {
         while let Some(request) = sources.request() {
             self.answer(request);
         }
-        let parts = (&mut self.target, &mut self.rules, &mut self.screen);
-        nodes::finish(parts, &last.snapshot).await;
+        nodes::finish(
+            &mut self.target,
+            &mut self.rules,
+            &mut self.screen,
+            &last.snapshot,
+        )
+        .await;
         self.screen.end_page(last.snapshot).await;
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),

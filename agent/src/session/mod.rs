@@ -98,8 +98,8 @@ impl Session {
         let is_beside = options.started.is_some();
         let target = WatchedJob::new(job, discovery, options.started.take(), &mut probes)?;
         let profile = profile::Profile::new(now, options.baseline);
-        let times = (now.saturating_sub(began), now);
-        let budget = Budget::new(options.budget, options.busy_poll, regions, times);
+        let arming_ns = now.saturating_sub(began);
+        let budget = Budget::new(options.budget, options.busy_poll, regions, arming_ns, now);
         let setup = setup(&options, &target, now);
         let log = outputs.take_log();
         let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.error);

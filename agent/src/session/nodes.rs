@@ -74,11 +74,7 @@ impl Nodes {
     }
 
     /// Takes a message; returns why the session ends, if it does.
-    fn take(
-        &mut self,
-        carried: Carried,
-        (rules, screen): (&mut RuleBook, &mut Screen),
-    ) -> Option<&'static str> {
+    fn take(&mut self, carried: Carried, rules: &mut RuleBook, screen: &mut Screen) -> Option<&'static str> {
         let now_ns = monotonic_ns();
         let (of, message) = match carried {
             Carried::Message(of, message) => (of, message),
@@ -155,11 +151,11 @@ impl Nodes {
     }
 
     /// Takes messages until nothing is waited for any more; false if that takes too long.
-    async fn settle(&mut self, (rules, screen): (&mut RuleBook, &mut Screen)) -> bool {
+    async fn settle(&mut self, rules: &mut RuleBook, screen: &mut Screen) -> bool {
         let waited = async {
             while self.is_waiting() {
                 let carried = self.link.next().await;
-                self.take(carried, (rules, screen));
+                self.take(carried, rules, screen);
             }
         };
         tokio::time::timeout(LAST_WAIT, waited).await.is_ok()
@@ -203,7 +199,7 @@ async fn next_of_node_starter(node_starter: &mut Option<SubprocessLink>) -> Carr
 /// Takes a message of another machine.
 pub(super) fn take(context: &mut Context<'_>, carried: Carried) {
     if let Some(nodes) = &mut context.target.nodes
-        && let Some(reason) = nodes.take(carried, (context.rules, context.screen))
+        && let Some(reason) = nodes.take(carried, context.rules, context.screen)
     {
         context.parts.end(reason);
     }
@@ -243,10 +239,7 @@ pub(super) fn tick(context: &mut Context<'_>, due: Option<Snapshot>) -> Vec<Act>
 }
 
 /// At the end, before the last numbers are read: the nodes end, too, and their last numbers are waited for.
-pub(super) async fn end(
-    (target, rules, screen): (&mut WatchedJob, &mut RuleBook, &mut Screen),
-    reason: &str,
-) {
+pub(super) async fn end(target: &mut WatchedJob, rules: &mut RuleBook, screen: &mut Screen, reason: &str) {
     let Some(nodes) = &mut target.nodes else { return };
     let coordinator = match &mut nodes.role {
         NodeRole::Coordinator(coordinator) => coordinator,
@@ -255,14 +248,16 @@ pub(super) async fn end(
     };
     let effects = coordinator.end(reason, monotonic_ns());
     nodes.coordinate(effects, screen);
-    if !nodes.settle((rules, screen)).await {
+    if !nodes.settle(rules, screen).await {
         screen.say_when("not every node has sent its last numbers: those shown are the last that arrived");
     }
 }
 
 /// At the end: a node sends its last numbers, and waits until they have arrived. Then the way is closed.
 pub(super) async fn finish(
-    (target, rules, screen): (&mut WatchedJob, &mut RuleBook, &mut Screen),
+    target: &mut WatchedJob,
+    rules: &mut RuleBook,
+    screen: &mut Screen,
     last: &Snapshot,
 ) {
     let Some(mut nodes) = target.nodes.take() else {
@@ -270,7 +265,7 @@ pub(super) async fn finish(
     };
     nodes.report(last, true, rules);
     if matches!(nodes.role, NodeRole::Node(_)) {
-        nodes.settle((rules, screen)).await;
+        nodes.settle(rules, screen).await;
     }
     // What the node starter has started ends by itself now.
     let started = async {

@@ -181,7 +181,8 @@ impl WatchedJob {
         &mut self,
         those: &[MemberProcess],
         processes: &[Metered],
-        (read, gained): (&mut Read, Gained<'_>),
+        read: &mut Read,
+        gained: Gained<'_>,
     ) -> Vec<MemberEvent> {
         let mut late = Vec::new();
         for process in those {

@@ -46,7 +46,7 @@ impl Session {
             let was_tick = matches!(wake, Wake::Tick);
             self.wake(wake).map_err(kernel_failure)?;
             if let Some(reason) = self.parts.over() {
-                return self.leave(reason, (sources, control)).await;
+                return self.leave(reason, sources, control).await;
             }
             let tick = self.measuring.tick(&self.rules, &self.target, &self.screen);
             let next = match was_tick {

@@ -15,7 +15,8 @@ const COST_MAX: u64 = 10_000_000;
 impl Infer<'_> {
     pub(super) fn call_metric(
         &mut self,
-        (name, name_span): (&str, Span),
+        name: &str,
+        name_span: Span,
         metric: MetricNames,
         arguments: &[Expr],
         span: Span,
@@ -69,8 +70,10 @@ impl Infer<'_> {
     pub(super) fn each(
         &mut self,
         of: &Expr,
-        (name, name_span): (&str, Span),
-        (from, to): (&Expr, &Expr),
+        name: &str,
+        name_span: Span,
+        from: &Expr,
+        to: &Expr,
         span: Span,
     ) -> Option<Typed> {
         let (from, to) = (self.plain(from)?, self.plain(to)?);

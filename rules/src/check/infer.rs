@@ -169,7 +169,7 @@ impl Infer<'_> {
                 name_span,
                 from,
                 to,
-            } => self.each(of, (name, *name_span), (from, to), span),
+            } => self.each(of, name, *name_span, from, to, span),
         }
     }
 
@@ -276,7 +276,7 @@ impl Infer<'_> {
             && let Some(metric) = self.metric(name)
         {
             let metric = metric?;
-            return self.call_metric((name, name_span), metric, arguments, expr.span);
+            return self.call_metric(name, name_span, metric, arguments, expr.span);
         }
         let Some(function) = function_named(name) else {
             let near = did_you_mean(name, FUNCTIONS.iter().map(|function| function.name));

@@ -82,7 +82,8 @@ impl Engine {
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
         let reach = running.stream.reach(
-            (&concerned, of_nodes),
+            &concerned,
+            of_nodes,
             latest,
             running.keyed_intake.last().max(running.partial_sums.last()),
         );

@@ -57,7 +57,7 @@ impl Engine {
                     DueWindow::Probed(due) => match *due {
                         DueInstance::Closed(closed) => self.probed_window(RuleId(index), place, closed, now),
                         DueInstance::Hit { tune, instance, time } => {
-                            self.look_at(RuleId(index), tune, &instance, (time, now), &mut outbox);
+                            self.look_at(RuleId(index), tune, &instance, time, now, &mut outbox);
                             None
                         }
                     },
@@ -226,7 +226,8 @@ impl Engine {
         id: RuleId,
         tune: usize,
         instance: &Instance,
-        (time, now): (Time, Time),
+        time: Time,
+        now: Time,
         outbox: &mut Outbox<'_>,
     ) {
         let Some(running) = self.rules.get(id.0).filter(|running| running.mode != Mode::Off) else {
@@ -246,7 +247,7 @@ impl Engine {
             let metrics = running
                 .rule
                 .evaluate(instance.frame.window, &data, running.memory());
-            running.turn(id, tune, (&data, &metrics), now, |tune, turn| {
+            running.turn(id, tune, &data, &metrics, now, |tune, turn| {
                 tune.hit(turn, outbox)
             });
         }
@@ -287,7 +288,8 @@ impl Running {
         &mut self,
         id: RuleId,
         place: usize,
-        (window, metrics): (&WindowData, &[(String, Value)]),
+        window: &WindowData,
+        metrics: &[(String, Value)],
         now: Time,
         f: impl FnOnce(&mut TuneState, &TuneEvaluation<'_>),
     ) {
@@ -442,8 +444,10 @@ impl Running {
     /// Passes a closed window to the tunes that use it.
     fn close_for_tunes(
         &mut self,
-        (id, place): (RuleId, usize),
-        (window, metrics): (&WindowData, &[(String, Value)]),
+        id: RuleId,
+        place: usize,
+        window: &WindowData,
+        metrics: &[(String, Value)],
         now: Time,
         outbox: &mut Outbox<'_>,
     ) {
@@ -457,7 +461,7 @@ impl Running {
                 break;
             }
             let said = outbox.outputs.len();
-            self.turn(id, at, (window, metrics), now, |tune, turn| {
+            self.turn(id, at, window, metrics, now, |tune, turn| {
                 tune.window_closed(turn, outbox)
             });
             if outbox.outputs.iter().skip(said).any(reverts) {
@@ -483,7 +487,7 @@ impl Running {
             runs: &self.runs,
         };
         let metrics = self.rule.evaluate(place, &window, memory);
-        self.close_for_tunes((id, place), (&window, &metrics), now, outbox);
+        self.close_for_tunes(id, place, &window, &metrics, now, outbox);
         let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
         if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
             let number = window.number;

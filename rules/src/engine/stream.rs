@@ -116,7 +116,8 @@ impl Stream {
     /// joined, and the time up to which nodes have observed theirs. Hits up to `latest` wait for no process; `last` is the last hit that waits elsewhere.
     pub(super) fn reach(
         &self,
-        (concerned, of_nodes): (&BTreeMap<ProcessId, Time>, Option<Time>),
+        concerned: &BTreeMap<ProcessId, Time>,
+        of_nodes: Option<Time>,
         latest: Option<Time>,
         last: Option<Time>,
     ) -> Option<Time> {

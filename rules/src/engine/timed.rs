@@ -76,7 +76,7 @@ impl Engine {
             duration: Some(Ok(entry.span.1.since(entry.span.0) as f64 / 1e9)),
             span: entry.span,
             roles: running.roles.iter().map(|members| members & &complete).collect(),
-            measures: self.measures_of_all(running, &complete, entry, (&all, missing)),
+            measures: self.measures_of_all(running, &complete, entry, &all, missing),
             reduced: running.timed_plan.reduced(entry.window, &all, missing),
             calls: observed.calls(&running.rule, &complete, entry.span),
             probe_roles: running.rule.probe_roles(),
@@ -84,7 +84,7 @@ impl Engine {
             left_out,
             ..WindowData::default()
         };
-        self.add_hits_of_all((id, running), &mut data, (all, missing));
+        self.add_hits_of_all(id, running, &mut data, all, missing);
         data
     }
 
@@ -125,7 +125,8 @@ impl Engine {
         running: &Running,
         complete: &BTreeSet<ProcessId>,
         entry: TimedEntry,
-        (all, missing): (&TimedPart, Option<&str>),
+        all: &TimedPart,
+        missing: Option<&str>,
     ) -> BTreeMap<Measure, Value> {
         let own = BTreeMap::new();
         let times = super::window::Times::shared(entry.span, &own);
@@ -152,9 +153,11 @@ impl Engine {
     /// Adds the hits: those that nodes folded, and those that they passed on.
     fn add_hits_of_all(
         &self,
-        (id, running): (RuleId, &Running),
+        id: RuleId,
+        running: &Running,
         data: &mut WindowData,
-        (mut all, missing): (TimedPart, Option<&str>),
+        mut all: TimedPart,
+        missing: Option<&str>,
     ) {
         let (observed, no_process) = (self.observed(), BTreeSet::new());
         let probes = running

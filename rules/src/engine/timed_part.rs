@@ -78,7 +78,7 @@ impl TimedRule<'_> {
         let Some(window) = self.plan.window(entry.window) else {
             return part;
         };
-        self.add_hits(&mut part, window, (observed, &complete), entry.span);
+        self.add_hits(&mut part, window, observed, &complete, entry.span);
         part.content.collapse(|_| true);
         let rows = |measure: &Measure| {
             let row = |process: &ProcessId| {
@@ -123,7 +123,8 @@ impl TimedRule<'_> {
         &self,
         part: &mut TimedPart,
         window: &TimedWindow,
-        (observed, complete): (Observed<'_>, &BTreeSet<ProcessId>),
+        observed: Observed<'_>,
+        complete: &BTreeSet<ProcessId>,
         span: (Time, Time),
     ) {
         let probes = self.rule.probes.iter().zip(&self.rule.plan.probes).enumerate();

@@ -496,7 +496,7 @@ impl TuneState {
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
-                self.applied(decision, changed, trial, (tune, now))
+                self.applied(decision, changed, trial, tune, now)
             }
             // Earlier decisions of the trial are in force and still to be judged.
             _ if !trial.decisions.is_empty() => Phase::Trial(trial),
@@ -516,7 +516,8 @@ impl TuneState {
         decision: DecisionId,
         changed: BTreeSet<ProcessId>,
         mut trial: Trial,
-        (tune, now): (&Tune, Time),
+        tune: &Tune,
+        now: Time,
     ) -> Phase {
         if tune.guard().is_some() {
             self.set_finding(FindingState::OnTrial);

@@ -82,7 +82,7 @@ impl Session {
         let mut done = Vec::new();
         for fork in forks(parent, mark) {
             for (change, set) in back.iter().filter_map(|change| Some((change, plain(change)?))) {
-                match self.revert_inherited(parent, &fork, (change, set)) {
+                match self.revert_inherited(parent, &fork, change, set) {
                     Ok(tried) => done.extend(tried.map(|tried| (fork.pid, tried))),
                     // It ended just now.
                     Err(_) if !fork.pid.is_alive() => {}
@@ -98,7 +98,8 @@ impl Session {
         &mut self,
         parent: Pid,
         fork: &Fork,
-        (change, set): (&JournalChange, &Assignment),
+        change: &JournalChange,
+        set: &Assignment,
     ) -> Result<Option<Tried>, Refusal> {
         let child = fork.pid;
         let suspended_ns = clock::suspended_ns();

@@ -189,7 +189,7 @@ impl Session {
                     .arm_inverse(pid, change, at.clone(), reverting.wait)
                     .map(|inverse| ArmedRevert::Call(change, Box::new(inverse))),
                 _ => self
-                    .arm_revert(pid, change, (&|earlier| wanted(pid, earlier), reverting.wait))
+                    .arm_revert(pid, change, &|earlier| wanted(pid, earlier), reverting.wait)
                     .map(|set| ArmedRevert::Set(Box::new(set))),
             };
             match armed {
@@ -206,7 +206,8 @@ impl Session {
         &mut self,
         pid: Pid,
         change: u64,
-        (with_it, wait): (&dyn Fn(&JournalChange) -> bool, PlaceWait),
+        with_it: &dyn Fn(&JournalChange) -> bool,
+        wait: PlaceWait,
     ) -> Result<ArmedSet, Refusal> {
         let PendingRevert {
             space,

@@ -104,7 +104,7 @@ impl ResolvedPoint {
             Moment::Entry => vec![symbol.offset],
             Moment::Return => returns(place, module, symbol)?,
         };
-        untouched(place, space, (module, symbol), &offsets)?;
+        untouched(place, space, module, symbol, &offsets)?;
         let path = module.probe_path()?;
         Ok(ResolvedPoint {
             pid,
@@ -146,7 +146,8 @@ fn returns(place: &SyncPoint, module: &Module, function: &Function) -> Result<Ve
 fn untouched(
     place: &SyncPoint,
     space: &AddressSpace,
-    (module, function): (&Module, &Function),
+    module: &Module,
+    function: &Function,
     offsets: &[FileOffset],
 ) -> Result<(), PointError> {
     let mut text = CodeText::of(space);

@@ -58,7 +58,8 @@ impl Others {
     /// not report it.
     pub fn look(
         &mut self,
-        (allowed, limits): (&BTreeSet<usize>, &CpuLimits),
+        allowed: &BTreeSet<usize>,
+        limits: &CpuLimits,
         own_ns: u64,
         now_ns: u64,
     ) -> Option<Busy> {
@@ -186,14 +187,8 @@ mod tests {
             granted: here.clone(),
             ..CpuLimits::default()
         };
-        assert_eq!(
-            others.look((&here, &limits), 0, 1),
-            None,
-            "nothing to compare with"
-        );
-        let seen = others
-            .look((&here, &limits), u64::MAX, 1 + nanos(PERIOD))
-            .unwrap();
+        assert_eq!(others.look(&here, &limits, 0, 1), None, "nothing to compare with");
+        let seen = others.look(&here, &limits, u64::MAX, 1 + nanos(PERIOD)).unwrap();
         assert_eq!(seen.by_others, 0.0);
     }
 }

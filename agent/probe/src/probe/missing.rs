@@ -11,7 +11,7 @@ use profile::mpi;
 use super::{Probe, ProbeSelector, Probes, selection};
 
 /// Functions of a program that began, or loaded a library, after the session: as those of `run -- sh -c ./program`.
-fn came_late(count: usize, selectors: &str, (pid, program): (impl fmt::Display, String)) -> String {
+fn came_late(count: usize, selectors: &str, pid: impl fmt::Display, program: &str) -> String {
     let functions = plural(count, "function");
     let were = if count == 1 { "it was" } else { "they were" };
     format!(
@@ -122,9 +122,9 @@ impl Probes {
             }
         }
         if !late.is_empty() {
-            let (of, selectors) = ((member.process.pid, member.program()), selectors.join(", "));
-            self.missing.report(format!("{selectors} of {}", of.1), || {
-                came_late(late.len(), &selectors, of)
+            let (program, selectors) = (member.program(), selectors.join(", "));
+            self.missing.report(format!("{selectors} of {program}"), || {
+                came_late(late.len(), &selectors, member.process.pid, &program)
             });
         }
     }
@@ -146,7 +146,7 @@ mod tests {
                 "13 functions of process 7 (short) cannot be probed in this session, as they were ",
             ),
         ] {
-            let said = came_late(count, "openmp.region, openmp.size", (7, "short".to_owned()));
+            let said = came_late(count, "openmp.region, openmp.size", 7, "short");
             assert!(said.starts_with(text), "{said}");
             assert!(
                 said.ends_with("(tuneagent attach 7); if a shell or script starts short, run short itself"),

@@ -138,8 +138,15 @@ pub(super) fn find<'a>(
         for site in &mpi.sites {
             let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name && is_needed(probe);
             if let Some(probe) = probes.iter().position(is_it) {
-                let of = (probe as u32, &probes[probe]);
-                found.add_named(of, module, &function_of(site, module), (&mut *file, &finder));
+                let wanted = &probes[probe];
+                found.add_named(
+                    probe as u32,
+                    wanted,
+                    module,
+                    &function_of(site, module),
+                    &mut *file,
+                    &finder,
+                );
             }
         }
     }
@@ -173,7 +180,7 @@ pub(super) fn find<'a>(
             // A function with two names has one probe, which knows both.
             if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
                 missing.remove(&(probe as u32));
-                found.add_named((probe as u32, wanted), module, function, (&mut *file, &finder));
+                found.add_named(probe as u32, wanted, module, function, &mut *file, &finder);
             }
         }
     }
@@ -269,10 +276,12 @@ impl<'a> FoundPlaces<'a> {
 
     fn add_named(
         &mut self,
-        (probe, wanted): (u32, &Probe),
+        probe: u32,
+        wanted: &Probe,
         module: &'a Module,
         function: &Function,
-        (file, finder): (&mut KnownFile, &ExitFinder<'_>),
+        file: &mut KnownFile,
+        finder: &ExitFinder<'_>,
     ) {
         let (offset, cost) = file.entries.of(module, function.offset, function.size);
         let site = ProbeSite::new(offset.0, probe);

@@ -93,13 +93,14 @@ impl Probes {
     pub fn open(
         &mut self,
         functions: &BTreeSet<u32>,
-        who: (&[(u32, &Member)], &[Member]),
+        members: &[(u32, &Member)],
+        expected: &[Member],
     ) -> Result<(), KernelError> {
         self.is_shut = false;
         for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
             probe.is_sampled = functions.contains(&number);
         }
-        let placed = self.place_again(who, &|probe| probe.is_off);
+        let placed = self.place_again(members, expected, &|probe| probe.is_off);
         self.numbers
             .probes
             .iter_mut()
@@ -109,18 +110,23 @@ impl Probes {
 
     /// Attaches what was postponed while links were being closed. Returns since when it was not watched;
     /// `None` if there was nothing, or links are still being closed.
-    pub fn attach_rest(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<Option<u64>, KernelError> {
+    pub fn attach_rest(
+        &mut self,
+        members: &[(u32, &Member)],
+        expected: &[Member],
+    ) -> Result<Option<u64>, KernelError> {
         if self.put_off_since_ns.is_none() || self.is_closing() {
             return Ok(None);
         }
         let since_ns = self.put_off_since_ns.take();
-        self.place_again(who, &|_| true)?;
+        self.place_again(members, expected, &|_| true)?;
         Ok(since_ns)
     }
 
     fn place_again(
         &mut self,
-        (members, expected): (&[(u32, &Member)], &[Member]),
+        members: &[(u32, &Member)],
+        expected: &[Member],
         is_chosen: &dyn Fn(&Probe) -> bool,
     ) -> Result<(), KernelError> {
         self.late.iter_mut().for_each(|late| late.is_again = true);

@@ -83,14 +83,12 @@ impl IterationNumbers {
     /// already, or was too early: before its loop was detected, the process was reported to be in none.
     pub fn number(&mut self, boundary: &IterationBoundary) -> Option<LoopNumber> {
         match boundary.side {
-            BoundarySide::Begin(seen) => {
-                self.begin(boundary.slot, boundary.is_rank, (boundary.time_ns, seen))
-            }
+            BoundarySide::Begin(seen) => self.begin(boundary.slot, boundary.is_rank, boundary.time_ns, seen),
             BoundarySide::End { begin_ns, .. } => self.last(boundary.slot, begin_ns),
         }
     }
 
-    fn begin(&mut self, slot: u32, is_rank: bool, (begin_ns, seen): (u64, LoopSeen)) -> Option<LoopNumber> {
+    fn begin(&mut self, slot: u32, is_rank: bool, begin_ns: u64, seen: LoopSeen) -> Option<LoopNumber> {
         let own = self.processes.entry(slot).or_default();
         own.is_rank = is_rank;
         let last = own.recent.back().copied();
@@ -99,8 +97,8 @@ impl IterationNumbers {
         }
         let continued = own.current.filter(|(_, known)| known.ordinal == seen.ordinal);
         let number = match (continued, last) {
-            (Some((of, _)), Some(last)) => (of, self.next(slot, (begin_ns, seen), (of, last))),
-            _ => self.first(slot, (begin_ns, seen)),
+            (Some((of, _)), Some(last)) => (of, self.next(slot, begin_ns, seen, of, last)),
+            _ => self.first(slot, begin_ns, seen),
         };
         let own = self.processes.get_mut(&slot)?;
         if own.current.is_some_and(|(of, _)| of != number.0) {
@@ -119,7 +117,7 @@ impl IterationNumbers {
 
     /// The first number of a process in a loop: that of the rank that began an iteration of the same length
     /// nearest, or the first of a new loop.
-    fn first(&mut self, slot: u32, (begin_ns, seen): (u64, LoopSeen)) -> (u32, u64) {
+    fn first(&mut self, slot: u32, begin_ns: u64, seen: LoopSeen) -> (u32, u64) {
         let nearest = self
             .others(slot, None)
             .filter(|(_, known, _)| known.is_like(&seen));
@@ -136,7 +134,7 @@ impl IterationNumbers {
 
     /// The number after the `last` one in loop `of`. If begins were missed, or other ranks have much greater
     /// numbers, it is theirs.
-    fn next(&self, slot: u32, (begin_ns, seen): (u64, LoopSeen), (of, last): (u32, (u64, u64))) -> u64 {
+    fn next(&self, slot: u32, begin_ns: u64, seen: LoopSeen, of: u32, last: (u64, u64)) -> u64 {
         let least = last.1 + 1;
         let nearest = self.others(slot, Some(of));
         let nearest = nearest
@@ -220,7 +218,7 @@ mod tests {
 
     /// The number in the first loop.
     fn step(numbers: &mut IterationNumbers, slot: u32, begin_ns: u64) -> Option<u64> {
-        let number = numbers.begin(slot, true, (begin_ns, STEP))?;
+        let number = numbers.begin(slot, true, begin_ns, STEP)?;
         assert_eq!(number.of, 1);
         Some(number.iteration)
     }
@@ -270,19 +268,19 @@ mod tests {
         for at in 0..40 {
             assert_eq!(step(&mut numbers, 0, 1_000 + 100 * at), Some(at));
         }
-        let number = numbers.begin(1, true, (3_000, outer(1)));
+        let number = numbers.begin(1, true, 3_000, outer(1));
         assert_eq!(number, Some(LoopNumber { of: 2, iteration: 0 }));
         // Rank 0 finds the outer loop, too.
-        let number = numbers.begin(0, true, (5_000, outer(2)));
+        let number = numbers.begin(0, true, 5_000, outer(2));
         assert_eq!(number, Some(LoopNumber { of: 2, iteration: 1 }));
-        let number = numbers.begin(1, true, (5_010, outer(1)));
+        let number = numbers.begin(1, true, 5_010, outer(1));
         assert_eq!(number, Some(LoopNumber { of: 2, iteration: 1 }));
     }
 
     #[test]
     fn processes_that_are_no_ranks_have_loops_of_their_own() {
         let mut numbers = IterationNumbers::default();
-        let mut begin = |slot, begin_ns| numbers.begin(slot, false, (begin_ns, STEP));
+        let mut begin = |slot, begin_ns| numbers.begin(slot, false, begin_ns, STEP);
         assert_eq!(begin(0, 10), Some(LoopNumber { of: 1, iteration: 0 }));
         assert_eq!(begin(0, 500), Some(LoopNumber { of: 1, iteration: 1 }));
         assert_eq!(begin(1, 500), Some(LoopNumber { of: 2, iteration: 0 }));

@@ -309,9 +309,9 @@ impl Metered {
         if !self.ended {
             self.regions
                 .read(&reading, inputs.probes, inputs.regions_since_ns);
-            let readings = (self.readings.back(), &reading);
-            let threads = (self.pid.unsigned_abs(), self.sequence.main_thread());
-            self.ended_iterations = self.regions.take_ended(threads, readings);
+            let (first, main) = (self.pid.unsigned_abs(), self.sequence.main_thread());
+            let before = self.readings.back();
+            self.ended_iterations = self.regions.take_ended(first, main, before, &reading);
             self.load.add(&reading);
         }
         reading.losses = self.regions.losses();

@@ -88,8 +88,10 @@ impl WatchedRegions {
     /// Returns the ended iterations of the `main` thread.
     pub(super) fn take_ended(
         &mut self,
-        (first_thread, main): (u32, Option<u32>),
-        (before, now): (Option<&Reading>, &Reading),
+        first_thread: u32,
+        main: Option<u32>,
+        before: Option<&Reading>,
+        now: &Reading,
     ) -> Vec<TimedIteration> {
         let scaling = &mut self.teams.scaling;
         if let Some(threads) = before.and_then(|before| waiting(before, now)) {

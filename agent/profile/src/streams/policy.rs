@@ -127,7 +127,7 @@ impl Policy {
                 if self.left_alone.contains(&(module.to_owned(), true)) {
                     return Ok(PolicyAction::Wait);
                 }
-                match self.remedy((watch, module), &measured, workers, &known)? {
+                match self.remedy(watch, module, &measured, workers, &known)? {
                     Remedy::Set(step) => step,
                     Remedy::Nothing(why) => {
                         return Ok(match self.said.insert(module.to_owned()) {
@@ -161,7 +161,8 @@ impl Policy {
     /// The least that lets the contract hold.
     fn remedy(
         &self,
-        (watch, module): (&ContractWatch, &str),
+        watch: &ContractWatch,
+        module: &str,
         measured: &[MeasuredModule],
         workers: &WorkerCounts,
         known: &BTreeMap<String, u32>,
@@ -175,7 +176,7 @@ impl Policy {
         }
     }
 
-    /// WorkerCounts that were not needed in any of the last windows, of modules whose work has become less since their
+    /// Workers that were not needed in any of the last windows, of modules whose work has become less since their
     /// workers were changed.
     fn spare(
         &self,

@@ -120,7 +120,7 @@ fn counted_stages(
         let [sender, receiver] = pair else { continue };
         if called(last, receiver.takes()).0 > called(begin, receiver.takes()).0 {
             let name = names.unique(&format!("{}_to_{}", sender.name, receiver.name));
-            seen.streams.push(stream(name, reports, (from, sender), receiver));
+            seen.streams.push(stream(name, reports, from, sender, receiver));
         }
     }
     Ok(seen)
@@ -136,7 +136,8 @@ fn slices(reports: &[&RankReport], value: impl Fn(&RankReport) -> f64) -> impl I
 fn stream(
     name: String,
     reports: &[&RankReport],
-    (from, sender): (usize, &StageFunctions),
+    from: usize,
+    sender: &StageFunctions,
     receiver: &StageFunctions,
 ) -> ObservedStream {
     let end = |module, function: &str| End {

@@ -187,7 +187,8 @@ impl Plot {
     pub fn window<'a>(
         &mut self,
         since_ns: u64,
-        (rule, window): (&str, &str),
+        rule: &str,
+        window: &str,
         duration: Option<f64>,
         readings: impl Iterator<Item = (&'a str, Option<MetricReading>)>,
     ) {
@@ -197,20 +198,14 @@ impl Plot {
         let lasted = format!("{window}.duration");
         let mut objectives = self.objectives.iter();
         if objectives.any(|(of, text)| of == rule && text.contains(&lasted)) {
-            self.value((rule, window), &lasted, time_s, duration.map(seconds));
+            self.value(rule, window, &lasted, time_s, duration.map(seconds));
         }
         for (metric, reading) in readings {
-            self.value((rule, window), metric, time_s, reading);
+            self.value(rule, window, metric, time_s, reading);
         }
     }
 
-    fn value(
-        &mut self,
-        (rule, window): (&str, &str),
-        metric: &str,
-        time_s: f64,
-        reading: Option<MetricReading>,
-    ) {
+    fn value(&mut self, rule: &str, window: &str, metric: &str, time_s: f64, reading: Option<MetricReading>) {
         let is_it = |series: &Series| series.rule == rule && series.metric == metric;
         let place = self.series.iter().position(is_it).unwrap_or(self.series.len());
         if place == self.series.len() {

@@ -46,7 +46,7 @@ fn plot() -> Plot {
             ),
             ("never", None),
         ];
-        plot.window(at, (RULE, "pulse"), Some(slow), readings.into_iter());
+        plot.window(at, RULE, "pulse", Some(slow), readings.into_iter());
     }
     for (at, kind, text) in [
         (
@@ -91,7 +91,7 @@ fn whatever_is_given_the_picture_is_bounded_and_says_what_it_leaves_out() {
     for window in 0..10_000_u64 {
         let value = if window == 7001 { f64::MAX } else { -1e-300 };
         let readings = names.iter().map(|name| (name.as_str(), reading(value, value)));
-        plot.window(window, ("r", "w"), None, readings);
+        plot.window(window, "r", "w", None, readings);
         plot.mark(window, "r", PlotMarkKind::Finding, &"long ".repeat(100));
     }
     assert!(plot.series.len() == SERIES_MAX && plot.marks.len() == MARKS_MAX);
@@ -135,7 +135,7 @@ fn outcome_and_objective_come_first_and_the_picture_is_one_screen_tall() {
     for rule in ["another", "third"] {
         for window in 1..=100_u64 {
             let metrics = ["a", "b", "c", "d"].map(|name| (name, reading(1.0, 2.0)));
-            plot.window(window * 500_000_000, (rule, "pulse"), None, metrics.into_iter());
+            plot.window(window * 500_000_000, rule, "pulse", None, metrics.into_iter());
         }
     }
     plot.mark(1_000_000_000, "another", PlotMarkKind::Finding, "it waits");
@@ -162,7 +162,7 @@ fn recorded_decisions_are_drawn_unless_the_replay_decides_anew() {
     let reading = || [("pace", reading(1.0, 1.0))].into_iter();
     let recorded = || {
         let mut plot = Plot::default();
-        plot.window(1_000_000_000, ("r", "w"), None, reading());
+        plot.window(1_000_000_000, "r", "w", None, reading());
         plot.mark(2_000_000_000, "r", PlotMarkKind::Finding, "found anew");
         plot.mark(2_000_000_000, "other", PlotMarkKind::Finding, "nobody told that");
         for (kind, text) in [

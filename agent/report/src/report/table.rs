@@ -157,7 +157,7 @@ fn array(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Table {
-    fn row(&mut self, of: &ReportPart<'_>, (quantity, unit): (&str, &str), value: Option<f64>) {
+    fn row(&mut self, of: &ReportPart<'_>, quantity: &str, unit: &str, value: Option<f64>) {
         let subject: Vec<String> = of.subject.iter().map(|field| csv_field(field)).collect();
         // The shortest representation that parses to the same number.
         let value = value.map(|value| value.to_string()).unwrap_or_default();
@@ -173,7 +173,7 @@ impl Table {
     fn rows(&mut self, of: &ReportPart<'_>, quantities: &[Quantity]) {
         for (name, unit, place) in quantities.iter().copied().map(parts) {
             let value = of.values.pointer(place).and_then(Value::as_f64);
-            self.row(of, (name, unit), value);
+            self.row(of, name, unit, value);
         }
     }
 }
@@ -188,7 +188,7 @@ fn job(table: &mut Table, report: &Value) {
     };
     table.rows(&of, &OF_JOB);
     for (kind, lost) in report["completeness"]["lost"].as_object().into_iter().flatten() {
-        table.row(&of, (&format!("lost_{kind}"), "1"), lost.as_f64());
+        table.row(&of, &format!("lost_{kind}"), "1", lost.as_f64());
     }
 }
 
@@ -198,17 +198,17 @@ fn function(table: &mut Table, of: &ReportPart<'_>) {
         Some(kind) => format!("bytes_{kind}"),
         None => "bytes".to_owned(),
     };
-    table.row(of, (&bytes, "B"), of.values["bytes"].as_f64());
+    table.row(of, &bytes, "B", of.values["bytes"].as_f64());
     for size in array(&of.values["sizes"]) {
         let quantity = match size["up_to_bytes"].as_u64() {
             Some(most) => format!("messages_up_to_{most}B"),
             None => "messages_greater".to_owned(),
         };
-        table.row(of, (&quantity, "1"), size["messages"].as_f64());
+        table.row(of, &quantity, "1", size["messages"].as_f64());
     }
     let durations = &of.values["durations"];
     for (from_ns, calls) in array(&durations["from_ns"]).zip(array(&durations["count"])) {
-        table.row(of, (&format!("calls_from_{from_ns}ns"), "1"), calls.as_f64());
+        table.row(of, &format!("calls_from_{from_ns}ns"), "1", calls.as_f64());
     }
 }
 

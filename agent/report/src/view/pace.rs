@@ -80,7 +80,7 @@ fn lines(
                 true => "",
                 false => parts::beside_changes(snapshot, span),
             };
-            let line = step_line(iteration, time, snapshot, (until, is_sampled), (probes, &beside));
+            let line = step_line(iteration, time, snapshot, until, is_sampled, probes, &beside);
             lines.push(line);
             let begins_at = iteration.begins_at.as_ref();
             lines.extend(begins_at.map(|begin| {

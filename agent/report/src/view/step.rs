@@ -52,8 +52,10 @@ pub(super) fn step_line(
     iteration: &IterationView,
     time: StepTime,
     snapshot: &Snapshot,
-    (until, is_sampled): (Option<String>, bool),
-    (probes, beside): (Option<(f64, &str)>, BesideChanges<'_>),
+    until: Option<String>,
+    is_sampled: bool,
+    probes: Option<(f64, &str)>,
+    beside: BesideChanges<'_>,
 ) -> String {
     let sequence = &snapshot.sequence;
     let calls = calls_each(iteration.calls, snapshot);

@@ -59,7 +59,8 @@ impl Budget {
         share: BudgetShare,
         has_own_cpus: bool,
         regions: Range<usize>,
-        (arming_ns, seed): (u64, u64),
+        arming_ns: u64,
+        seed: u64,
     ) -> Budget {
         Budget {
             costs: Costs::armed_in(arming_ns),
@@ -72,7 +73,7 @@ impl Budget {
 
     /// Checks the costs up to the last reading, while no function is sampled.
     pub fn look(&mut self, spent: Spent, functions: &Functions<'_>, state: SamplingState) -> BudgetEffects {
-        self.sampling.look(spent, functions, (state, &mut self.back_off))
+        self.sampling.look(spent, functions, state, &mut self.back_off)
     }
 
     /// As [`Budget::look`], if no process has run since the last check. `None` if there was none: then a full
@@ -81,15 +82,15 @@ impl Budget {
         let agent_ns = self.costs.agent().cpu_ns;
         let has_looked = self.sampling.look_at_nothing(read_ns, agent_ns);
         has_looked.then(|| {
-            let state = (state, &mut self.back_off);
+            let back_off = &mut self.back_off;
             self.sampling
-                .advise(&Default::default(), &Functions::new(), state)
+                .advise(&Default::default(), &Functions::new(), state, back_off)
         })
     }
 
     /// Ends a sampling window.
     pub fn shut(&mut self, spent: Spent, functions: &Functions<'_>, state: SamplingState) -> BudgetEffects {
-        self.sampling.shut(spent, functions, (state, &mut self.back_off))
+        self.sampling.shut(spent, functions, state, &mut self.back_off)
     }
 
     /// Checks what the functions that rules only count have cost while they are probed.

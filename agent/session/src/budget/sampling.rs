@@ -303,7 +303,8 @@ impl Sampling {
         &mut self,
         spent: Spent,
         functions: &Functions<'_>,
-        (state, back_off): (SamplingState, &mut BackOff),
+        state: SamplingState,
+        back_off: &mut BackOff,
     ) -> BudgetEffects {
         let before = self.before.replace(spent.clone());
         let Some(before) = before.filter(|before| spent.at_ns > before.at_ns) else {
@@ -311,7 +312,7 @@ impl Sampling {
         };
         self.has_looked = true;
         let load = self.load(&before, None, &spent, functions);
-        let mut effects = self.advise(&load, functions, (state, back_off));
+        let mut effects = self.advise(&load, functions, state, back_off);
         if state.detaching == Detaching::Impossible || state.is_judged {
             return effects;
         }
@@ -329,13 +330,14 @@ impl Sampling {
         &mut self,
         spent: Spent,
         functions: &Functions<'_>,
-        (state, back_off): (SamplingState, &mut BackOff),
+        state: SamplingState,
+        back_off: &mut BackOff,
     ) -> BudgetEffects {
         let opened = self.opened.take().unwrap_or_default();
         let before = self.before.replace(spent.clone()).unwrap_or_default();
         self.of_late = spent.shares_since(&before);
         let load = self.load(&before, Some(&opened), &spent, functions);
-        let mut effects = self.advise(&load, functions, (state, back_off));
+        let mut effects = self.advise(&load, functions, state, back_off);
         match self.windows.shut(&load, spent.at_ns) {
             SamplingStep::Sample(sampled) => {
                 effects.push(self.begin_gap(sampled, functions));
@@ -360,7 +362,7 @@ impl Sampling {
         now: &Spent,
         functions: &Functions<'_>,
     ) -> Load {
-        let mut load = now.load_since(before, (opened, &self.sampled.functions), functions);
+        let mut load = now.load_since(before, opened, &self.sampled.functions, functions);
         if self.has_own_cpus {
             load.agent = 0.0;
         }
@@ -416,7 +418,8 @@ impl Sampling {
         &mut self,
         load: &Load,
         functions: &Functions<'_>,
-        (state, back_off): (SamplingState, &mut BackOff),
+        state: SamplingState,
+        back_off: &mut BackOff,
     ) -> BudgetEffects {
         let allowed = self.windows.allowed(load);
         let mut effects = match allowed {
@@ -437,7 +440,7 @@ impl Sampling {
         let patience = if is_of_probes { OVER_MAX } else { AGENT_OVER_MAX };
         if self.over >= patience {
             effects.push(BudgetEffect::Say(match is_of_probes {
-                true => self.advice_on_probes((load, rest), functions, state),
+                true => self.advice_on_probes(load, rest, functions, state),
                 false => advice_on_agent(load, self.budget()),
             }));
             self.is_advised = true;
@@ -448,7 +451,8 @@ impl Sampling {
     /// Advice that names the most expensive function that the session may not detach.
     fn advice_on_probes(
         &self,
-        (load, rest): (&Load, f64),
+        load: &Load,
+        rest: f64,
         functions: &Functions<'_>,
         state: SamplingState,
     ) -> String {

@@ -91,7 +91,8 @@ impl Spent {
     pub(crate) fn load_since(
         &self,
         before: &Spent,
-        (opened, sampled): (Option<&Spent>, &BTreeSet<u32>),
+        opened: Option<&Spent>,
+        sampled: &BTreeSet<u32>,
         functions: &Functions<'_>,
     ) -> Load {
         let ns = self.at_ns.saturating_sub(before.at_ns).max(1) as f64;

@@ -52,7 +52,7 @@ impl Members {
             return MemberEffects::new();
         };
         let needs_mpi = self.has_launcher();
-        self.has_executed(process, (rank, pid), program.clone(), now);
+        self.has_executed(process, rank, pid, program.clone(), now);
         let notice = MemberNotice::Replaced {
             rank,
             pid,
@@ -68,7 +68,8 @@ impl Members {
     /// Programs may load libraries late (Python), and some were still being loaded when they were read.
     pub(super) fn loaded(
         &mut self,
-        (process, candidate): (MemberProcess, Candidate),
+        process: MemberProcess,
+        candidate: Candidate,
         what: String,
         now: Time,
     ) -> MemberEffects {
@@ -106,7 +107,8 @@ impl Members {
     pub(super) fn exited(
         &mut self,
         process: MemberProcess,
-        (exit, cause): (Exit, Option<ExitCause>),
+        exit: Exit,
+        cause: Option<ExitCause>,
         now: Time,
     ) -> MemberEffects {
         let cause = cause.filter(|cause| match cause {

@@ -70,7 +70,8 @@ impl Members {
     pub(super) fn has_executed(
         &mut self,
         process: MemberProcess,
-        (rank, pid): (Option<u32>, ActuatorPid),
+        rank: Option<u32>,
+        pid: ActuatorPid,
         program: PathBuf,
         now: Time,
     ) {

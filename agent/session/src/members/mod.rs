@@ -147,7 +147,7 @@ impl Members {
                 process,
                 candidate,
                 what,
-            } => self.loaded((process, candidate), what, now),
+            } => self.loaded(process, candidate, what, now),
             MemberEvent::LookedInto(process, candidate) => self.looked_into(process, candidate),
             MemberEvent::Found(machine, found) => self.found(machine, found),
             MemberEvent::Slot(machine, pid, slot) => self.has_slot(machine, pid, slot),
@@ -175,7 +175,7 @@ impl Members {
                 let gone = std::mem::take(&mut self.scan(machine).gone);
                 self.end(gone)
             }
-            MemberEvent::Watched { process, pid, late } => self.watched((process, pid.number), late, now),
+            MemberEvent::Watched { process, pid, late } => self.watched(process, pid.number, late, now),
             MemberEvent::Refused { process, pid, reason } => self.refused(process, pid.number, &reason),
             MemberEvent::NoRoom(machine, pid) => {
                 let scan = self.scan(machine);
@@ -183,7 +183,7 @@ impl Members {
                 scan.found.clear();
                 MemberEffects::new()
             }
-            MemberEvent::Exited { process, exit, cause } => self.exited(process, (exit, cause), now),
+            MemberEvent::Exited { process, exit, cause } => self.exited(process, exit, cause, now),
             MemberEvent::Ended(process) => self.ended(process),
         }
     }
@@ -313,7 +313,8 @@ impl Members {
 
     fn watched(
         &mut self,
-        (process, pid): (MemberProcess, i32),
+        process: MemberProcess,
+        pid: i32,
         late: Option<LateAttachment>,
         now: Time,
     ) -> MemberEffects {

@@ -35,7 +35,9 @@ pub struct PartReport {
 impl JobPart {
     /// For a machine with this number; 0 is the coordinator's.
     pub fn new(
-        (machine, incarnation, host): (u32, u64, String),
+        machine: u32,
+        incarnation: u64,
+        host: String,
         offset_ns: i64,
         rules: Vec<CheckedRule>,
     ) -> JobPart {

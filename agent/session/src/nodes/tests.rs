@@ -110,7 +110,7 @@ fn numbers(calls: u64) -> NodeNumbers {
 
 /// A part of node 1 without observations.
 fn nothing() -> PartReport {
-    JobPart::new((1, 1, "b".to_owned()), 0, vec![uneven()]).report()
+    JobPart::new(1, 1, "b".to_owned(), 0, vec![uneven()]).report()
 }
 
 fn closed(incarnation: u64) -> Vec<u8> {
@@ -411,16 +411,16 @@ fn a_rule_is_evaluated_over_the_ranks_of_all_machines() {
     ] {
         let mut coordinator = coordinator();
         let welcome = join(&mut coordinator);
-        let mut own = JobPart::new((0, 0, "a".into()), 0, vec![uneven()]);
-        let mut part = JobPart::new((1, 1, "b".into()), welcome.offset_ns, vec![uneven()]);
+        let mut own = JobPart::new(0, 0, "a".into(), 0, vec![uneven()]);
+        let mut part = JobPart::new(1, 1, "b".into(), welcome.offset_ns, vec![uneven()]);
         let mut node = NodeAgent::new(&welcome, 10 * S);
+        let facts = |rank| ProcessFacts {
+            rank: Some(rank),
+            ..ProcessFacts::default()
+        };
         for slot in 0..2 {
-            own.joined(ProcessId(slot), ProcessFacts::of_rank(slot), Time(50 * S));
-            part.joined(
-                ProcessId(slot),
-                ProcessFacts::of_rank(2 + slot),
-                Time(50 * S - BEHIND),
-            );
+            own.joined(ProcessId(slot), facts(slot), Time(50 * S));
+            part.joined(ProcessId(slot), facts(2 + slot), Time(50 * S - BEHIND));
         }
         observe(&mut own, [95, 40], 50 * S, 51 * S);
         observe(&mut part, shares, 50 * S - BEHIND, 51 * S - BEHIND);

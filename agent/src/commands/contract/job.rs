@@ -89,7 +89,8 @@ impl JobSession {
     pub(super) fn start(
         targets: &[String],
         stages: &[StageFunctions],
-        (duration, every): (Duration, Duration),
+        duration: Duration,
+        every: Duration,
         may_change: bool,
     ) -> Result<JobSession, Failure> {
         let time = |time: Duration| format!("{}ms", time.as_millis());

@@ -95,8 +95,8 @@ fn reports(args: &LearnArgs, target: &str) -> Result<Vec<RankReport>, Failure> {
     } else {
         BETWEEN_CALLS_MIN
     };
-    let times = (args.duration, (args.duration / REPORTS).max(least));
-    let mut session = JobSession::start(&[target.to_owned()], stages, times, false)?;
+    let every = (args.duration / REPORTS).max(least);
+    let mut session = JobSession::start(&[target.to_owned()], stages, args.duration, every, false)?;
     let mut reports = Vec::new();
     while let Some(report) = session.next()? {
         reports.push(report);

@@ -229,8 +229,8 @@ impl StageSession {
         args: &WatchContractArgs,
     ) -> Result<StageSession, Failure> {
         let targets = changeable(&required.contract, part).map_err(Failure::invalid)?;
-        let times = (args.duration, RankWindows::REPORT_EVERY);
-        let mut session = JobSession::start(&targets, &[], times, true)?;
+        let every = RankWindows::REPORT_EVERY;
+        let mut session = JobSession::start(&targets, &[], args.duration, every, true)?;
         if session.next()?.is_none() {
             session.end()?;
             return Err(Failure::failed("the program has ended"));
@@ -314,10 +314,10 @@ fn watch_job(
     target: &str,
     metrics: Option<MetricsAddress>,
 ) -> Result<(), Failure> {
-    let times = (args.duration, RankWindows::REPORT_EVERY);
+    let every = RankWindows::REPORT_EVERY;
     let targets = &[target.to_owned()];
     let stages = &args.stages.stages;
-    let mut session = JobSession::start(targets, stages, times, args.apply)?;
+    let mut session = JobSession::start(targets, stages, args.duration, every, args.apply)?;
     let shown = WindowOutputs::open(args, metrics, false)?;
     let actor = args
         .apply

@@ -114,7 +114,7 @@ impl Joined {
     }
 
     fn into_setup(self, rules: &mut RuleBook) -> NodeSetup {
-        rules.share((self.machine, self.welcome.incarnation), self.welcome.offset_ns);
+        rules.share(self.machine, self.welcome.incarnation, self.welcome.offset_ns);
         let node = NodeAgent::new(&self.welcome, monotonic_ns());
         NodeSetup {
             role: NodeRole::Node(Box::new(node)),
@@ -132,16 +132,18 @@ fn send(carrier: &mut Subprocess, message: &Up) -> Result<(), Failure> {
 
 /// What a session of `attach` is: a node that has joined, a coordinator, or neither on one machine.
 pub(in crate::commands) fn setup(
-    (joined, chosen): (Option<Joined>, Option<Chosen>),
+    joined: Option<Joined>,
+    chosen: Option<Chosen>,
     args: &AttachArgs,
-    (job, rules): (&Job, &mut RuleBook),
+    job: &Job,
+    rules: &mut RuleBook,
     can_probe: bool,
     notes: &mut Vec<String>,
 ) -> Result<Option<NodeSetup>, Failure> {
     match (joined, chosen) {
         (Some(joined), _) => Ok(Some(joined.into_setup(rules))),
         (None, None) if args.join_file.is_empty() => Ok(None),
-        (None, chosen) => coordinate((args, chosen), (job, rules), can_probe, notes).map(Some),
+        (None, chosen) => coordinate(args, chosen, job, rules, can_probe, notes).map(Some),
     }
 }
 
@@ -152,8 +154,10 @@ fn ranks(job: &Job) -> impl Iterator<Item = u32> {
 
 /// Starts what lets other machines join, writes the join files, and starts agents on the chosen machines.
 fn coordinate(
-    (args, chosen): (&AttachArgs, Option<Chosen>),
-    (job, rules): (&Job, &mut RuleBook),
+    args: &AttachArgs,
+    chosen: Option<Chosen>,
+    job: &Job,
+    rules: &mut RuleBook,
     can_probe: bool,
     notes: &mut Vec<String>,
 ) -> Result<NodeSetup, Failure> {
@@ -178,7 +182,7 @@ fn coordinate(
     let (carrier, tickets) = start_carrier(&order)?;
     notes.extend(args.join_file.iter().map(|file| note(file)));
     let mut coordinator = Coordinator::new(setup, rules.all(), monotonic_ns()).map_err(Failure::invalid)?;
-    rules.share((0, 0), 0);
+    rules.share(0, 0, 0);
     let mut node_starter = None;
     if let Some(Chosen { hosts, way, user }) = chosen {
         let mut started = start_node_starter(&way, user, &hosts, tickets, args.any_user)?;

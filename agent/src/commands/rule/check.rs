@@ -49,15 +49,10 @@ fn check(path: &Path, args: &CheckRuleArgs, job: Option<&Job>) -> Result<bool, F
         rule.plan().effects.iter().for_each(|effect| say!("    {effect}"));
         return Ok(true);
     };
-    compare(&name, &text, (&file, &rule), job)
+    compare(&name, &text, &file, &rule, job)
 }
 
-fn compare(
-    name: &str,
-    text: &str,
-    (file, rule): (&RuleFile, &CheckedRule),
-    job: &Job,
-) -> Result<bool, Failure> {
+fn compare(name: &str, text: &str, file: &RuleFile, rule: &CheckedRule, job: &Job) -> Result<bool, Failure> {
     let seen = fit::seen(job, rule);
     let names = fit::all_names(job, &seen, &rule.request());
     let fit = rules::fit(file, rule, &seen, &names);

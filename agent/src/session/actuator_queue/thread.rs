@@ -80,7 +80,8 @@ type PendingParts = BTreeMap<u64, (DecisionId, usize)>;
 /// Returns a receipt for each process if the command was refused; otherwise they come later.
 fn arm_together(
     client: &mut ActuatorClient,
-    (decision, parts): (DecisionId, usize),
+    decision: DecisionId,
+    parts: usize,
     command: TogetherCommand,
     waiting: &mut PendingParts,
 ) -> Vec<OrderReceipt> {
@@ -166,7 +167,7 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut PendingP
             decision,
             parts,
             command,
-        } => return arm_together(client, (decision, parts), *command, waiting),
+        } => return arm_together(client, decision, parts, *command, waiting),
         QueuedOrder::LookUp(command) => {
             // An error will be reported when the variable is written.
             let _ = client.get(*command);

@@ -150,18 +150,18 @@ impl Measuring {
     /// Takes at most `limit` hits. Those of a process whose arrival is not read yet are kept until it is.
     /// Returns the number of hits.
     fn take_hits(&mut self, context: &mut Context<'_>, limit: usize) -> usize {
-        let mut taken = self.take_known(context.rules, (0, limit));
+        let mut taken = self.take_known(context.rules, 0, limit);
         while let Err(unknown) = taken {
             self.take_family_events(context);
             let before = self.observe_unknown(&unknown, context.rules);
-            taken = self.take_known(context.rules, (before, limit));
+            taken = self.take_known(context.rules, before, limit);
         }
         taken.unwrap_or(limit)
     }
 
     /// Takes records until `limit` were taken, `taken` of them before, or until one of an unknown process.
     /// Returns their number. Once the ring is empty, the kernel side is informed when it will be read again.
-    fn take_known(&mut self, rules: &mut RuleBook, (taken, limit): (usize, usize)) -> Result<usize, Unknown> {
+    fn take_known(&mut self, rules: &mut RuleBook, taken: usize, limit: usize) -> Result<usize, Unknown> {
         for taken in taken..limit {
             let item = match (self.probes.kernel(), &mut self.hits) {
                 (Some(kernel), Some(ring)) => kernel.take_hit(ring),

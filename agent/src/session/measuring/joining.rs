@@ -87,7 +87,7 @@ impl Measuring {
             MemberEffect::CheckLibraries(those) => {
                 let rules = &*context.rules;
                 let gained = |before: &Member, now: &Member| rules.gained(before, now);
-                return Ok(target.loaded(&those, processes, (read, &gained)));
+                return Ok(target.loaded(&those, processes, read, &gained));
             }
             MemberEffect::LookInto(process) => {
                 return Ok(target.look_into(process, read).into_iter().collect());

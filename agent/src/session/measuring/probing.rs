@@ -160,7 +160,7 @@ impl Measuring {
             return Ok(());
         }
         let members = context.target.watched(&self.profile.processes);
-        if let Some(since_ns) = self.probes.attach_rest((&members, context.target.expected()))? {
+        if let Some(since_ns) = self.probes.attach_rest(&members, context.target.expected())? {
             let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
             context.rules.lost(slots.into_iter(), since_ns, monotonic_ns());
         }
@@ -204,8 +204,7 @@ impl Measuring {
         })?;
         let members = context.target.watched(&self.profile.processes);
         let sampled = self.budget.sampling.open(monotonic_ns());
-        self.probes
-            .open(&sampled, (&members, context.target.expected()))?;
+        self.probes.open(&sampled, &members, context.target.expected())?;
         self.budget.sampling.attached(monotonic_ns());
         self.profile.forget_threads();
         self.read(context)?;

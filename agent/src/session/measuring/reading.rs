@@ -122,7 +122,7 @@ impl Measuring {
 
     fn look_at_cpus(&mut self, rules: &mut RuleBook, share: CpuShare, limits: &CpuLimits, now: u64) {
         let own = self.profile.running_cpu_ns();
-        let busy = self.system.others.look((&share.allowed, limits), own, now);
+        let busy = self.system.others.look(&share.allowed, limits, own, now);
         if self.profile.is_frequency_due(now) {
             self.profile.take_frequency(frequency(&share.allowed), now);
         }
@@ -143,8 +143,7 @@ impl Measuring {
         let places = rules.places(self.probes.list());
         for process in self.profile.running().filter(|process| process.is_known) {
             if let Some(reading) = process.last() {
-                let functions = (self.probes.list(), &places);
-                rules.observe(process.slot, reading, functions);
+                rules.observe(process.slot, reading, self.probes.list(), &places);
             }
             rules.record_estimates(process.slot, process.estimates(), now, false);
             if let Some(member) = target.member(process.slot) {

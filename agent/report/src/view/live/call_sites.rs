@@ -49,7 +49,7 @@ pub(super) fn content(snapshot: &Snapshot, columns: usize, glyphs: Glyphs) -> Co
     Content {
         head: of_part.into_iter().chain([head]).collect(),
         rows: rows
-            .map(|site| row((snapshot, &functions), site, columns, glyphs))
+            .map(|site| row(snapshot, &functions, site, columns, glyphs))
             .chain(unseen.map(plain))
             .collect(),
         ..Content::default()
@@ -58,7 +58,8 @@ pub(super) fn content(snapshot: &Snapshot, columns: usize, glyphs: Glyphs) -> Co
 
 /// A call site. Its share refers to the time of all processes in which its calls were watched.
 pub(super) fn row(
-    (snapshot, functions): (&Snapshot, &[FunctionTotals]),
+    snapshot: &Snapshot,
+    functions: &[FunctionTotals],
     site: &CallSiteView,
     columns: usize,
     glyphs: Glyphs,

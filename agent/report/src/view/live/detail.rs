@@ -44,7 +44,7 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
         rows.extend(
             sites
                 .into_iter()
-                .map(|site| call_sites::row((snapshot, &functions), site, columns, glyphs)),
+                .map(|site| call_sites::row(snapshot, &functions, site, columns, glyphs)),
         );
     }
     let first = if snapshot.job.mpi.is_some() { "rank" } else { "pid" };

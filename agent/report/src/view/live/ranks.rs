@@ -108,7 +108,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
             (Some(rates), _) => {
                 for share in &shares {
                     let mark = if share.0 == IN_MPI { mark } else { "" };
-                    spans.extend(share_spans(share, rates, (bar, mark), glyphs));
+                    spans.extend(share_spans(share, rates, bar, mark, glyphs));
                 }
                 for number in &numbers {
                     let mark = if number.is_of_mpi { mark } else { "" };
@@ -131,7 +131,8 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
 fn share_spans(
     (_, colour, of): &Share,
     rates: &Rates,
-    (bar, mark): (usize, &str),
+    bar: usize,
+    mark: &str,
     glyphs: Glyphs,
 ) -> [Span<'static>; 2] {
     let value = of(rates);

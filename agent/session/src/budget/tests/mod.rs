@@ -23,7 +23,7 @@ pub(super) const STATE: SamplingState = SamplingState {
 };
 
 pub(super) fn budget() -> Budget {
-    Budget::new(BudgetShare::default(), false, 4..6, (0, 1))
+    Budget::new(BudgetShare::default(), false, 4..6, 0, 1)
 }
 
 pub(super) fn functions() -> Functions<'static> {

@@ -115,7 +115,7 @@ fn a_function_of_which_a_rule_needs_each_call_is_never_left_out_and_named() {
 #[test]
 fn an_agent_with_cpus_of_its_own_takes_nothing_from_the_budget() {
     for (has_own_cpus, is_said) in [(false, true), (true, false)] {
-        let mut budget = Budget::new(BudgetShare::default(), has_own_cpus, 0..0, (0, 1));
+        let mut budget = Budget::new(BudgetShare::default(), has_own_cpus, 0..0, 0, 1);
         let look = |at_s| {
             let spent = Spent {
                 agent_ns: at_s * S / 2,
@@ -143,7 +143,7 @@ fn costs_are_looked_at_every_second_reading_and_only_without_windows() {
     look(2, &[(2 * S + S / 2, false), (3 * S, true)]);
     looks(&mut budget, EXPENSIVE, 9, STATE);
     assert!(budget.sampling.is_shut() && !budget.sampling.is_look_due(99 * S));
-    let unbounded = Budget::new(BudgetShare(None), false, 0..0, (0, 1));
+    let unbounded = Budget::new(BudgetShare(None), false, 0..0, 0, 1);
     assert!(!unbounded.sampling.is_look_due(S), "there is nothing to keep to");
 }
 
@@ -307,7 +307,7 @@ fn costs_of_functions_come_from_the_window_and_others_from_the_cycle() {
     let mut now = spent(20, [0.0; 4]);
     now.costs = (0..4).map(|probe| (probe, S as f64)).collect();
     let sampled = BTreeSet::from([0]);
-    let load = now.load_since(&before, (Some(&opened), &sampled), &functions());
+    let load = now.load_since(&before, Some(&opened), &sampled, &functions());
     assert_eq!((load.job, load.agent), (1.0, 0.0));
     let costs: Vec<(u32, f64)> = (load.functions.iter())
         .map(|function| (function.probe, function.cost))
