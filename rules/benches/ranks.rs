@@ -25,7 +25,8 @@ fn facts(rank: u32) -> ProcessFacts {
     ProcessFacts {
         machine: Machine(rank / ON_NODE),
         host: Some(format!("n{}", rank / ON_NODE)),
-        ..ProcessFacts::of_rank(rank)
+        rank: Some(rank),
+        ..ProcessFacts::default()
     }
 }
 

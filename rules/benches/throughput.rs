@@ -26,7 +26,8 @@ fn main() {
 fn facts(rank: u32) -> ProcessFacts {
     ProcessFacts {
         machine: Machine(rank / NODE),
-        ..ProcessFacts::of_rank(rank)
+        rank: Some(rank),
+        ..ProcessFacts::default()
     }
 }
 

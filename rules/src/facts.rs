@@ -35,7 +35,8 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
-    pub fn of_rank(rank: u32) -> ProcessFacts {
+    #[cfg(test)]
+    pub(crate) fn of_rank(rank: u32) -> ProcessFacts {
         ProcessFacts {
             rank: Some(rank),
             ..ProcessFacts::default()

@@ -97,7 +97,10 @@ mod tests {
         let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
         let mut book = RuleBook::of(vec![rule], None).unwrap_or_else(|_| panic!("the rule is loaded"));
         book.start(1);
-        let facts = ProcessFacts::of_rank(0);
+        let facts = ProcessFacts {
+            rank: Some(0),
+            ..ProcessFacts::default()
+        };
         book.join_facts(0, facts, 1);
         let (id, ..) = book.engine.rules().next().unwrap();
         let mut shown = Vec::new();

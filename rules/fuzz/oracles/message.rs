@@ -34,7 +34,8 @@ fn spoken_of() -> rules::CheckedRule {
 fn facts(process: u32) -> rules::ProcessFacts {
     rules::ProcessFacts {
         machine: rules::Machine(process % 2),
-        ..rules::ProcessFacts::of_rank(process)
+        rank: Some(process),
+        ..rules::ProcessFacts::default()
     }
 }
 

@@ -27,7 +27,10 @@ fn finding(rule: &str, ranks: &[Rank]) -> Option<String> {
     let rule = CheckedRule::from_source(source).expect("it checks");
     let mut engine = Engine::new(vec![rule], Time(0)).expect("it runs");
     for number in 0..ranks.len() as u32 {
-        let facts = ProcessFacts::of_rank(number);
+        let facts = ProcessFacts {
+            rank: Some(number),
+            ..ProcessFacts::default()
+        };
         engine.process_joined(ProcessId(number), facts, Time(0));
     }
     for half in 0..=8 {

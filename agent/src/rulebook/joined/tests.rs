@@ -249,8 +249,9 @@ fn a_loop_of_which_not_all_time_inside_mpi_was_seen_is_shown_without_its_efficie
     for (elapsed_ns, over_iterations) in [(1_000_000_000, true), (0, false)] {
         let mut process = Recorded {
             facts: ProcessFacts {
+                rank: Some(0),
                 mpi: Some("mpich".into()),
-                ..ProcessFacts::of_rank(0)
+                ..ProcessFacts::default()
             },
             ..Recorded::default()
         };
