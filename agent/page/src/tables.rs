@@ -32,7 +32,7 @@ fn functions(snapshot: &Snapshot) -> Table {
     all.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.process_count().max(1) as f64;
     let row = |function: &FunctionTotals| {
-        let accuracy = view::Accuracy::of(function.estimate);
+        let accuracy = view::Accuracy::of(function.estimate, function.calls);
         let mark = function.estimate.map_or("", |_| "~");
         vec![
             text(&function.name),
@@ -40,7 +40,9 @@ fn functions(snapshot: &Snapshot) -> Table {
             number(function.mean_of_returned_ns(), duration).marked(mark),
             number(function.time_ns.map(|ns| ns as f64), duration).marked(mark),
             share(function.time_ns.map(|ns| ns as f64 / watched_ns)).marked(mark),
-            number(function.bytes.map(|amount| amount as f64), bytes).marked(accuracy.amount_mark()),
+            number(function.bytes.map(|amount| amount as f64), |amount| {
+                accuracy.bytes(amount)
+            }),
         ]
     };
     table(

@@ -15,7 +15,8 @@ use rules::{Measure, ProcessFacts, ProcessId};
 use profile::cost::Estimate;
 use profile::{
     Efficiencies, EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, RegionsView,
-    Snapshot, Steps, mpi, probe::ProbeSelector,
+    Snapshot, Steps, mpi,
+    probe::{ProbeSelector, starts_team},
 };
 
 pub(crate) use self::reports::rank_reports;
@@ -44,6 +45,9 @@ struct Recorded {
     over_iterations: Option<(u64, u64)>,
     ended: bool,
 }
+
+/// Of regions that are counted outside of their windows, too, there are more calls than timed regions by this factor.
+const COUNTED_BESIDE: f64 = 1.1;
 
 /// Why recordings show no job.
 #[derive(Debug, thiserror::Error)]
@@ -369,7 +373,7 @@ impl Recorded {
         let share = |measure| self.grown(measure).map(|grown| grown as f64 / elapsed);
         Some(Rates {
             mpi: share(Measure::MpiTime),
-            mpi_waiting: None,
+            mpi_waiting: share(Measure::MpiRunqueueTime),
             cpu: share(Measure::CpuTime)?,
             runqueue: share(Measure::RunqueueTime)?,
             calls_per_s: share(Measure::MpiCalls).unwrap_or_default() * 1e9,
@@ -379,9 +383,23 @@ impl Recorded {
         })
     }
 
+    /// The part of the time in which the starts of parallel regions were counted, if they were only counted in the windows
+    /// in which regions were timed; `None` if it is nearly all of the time.
+    fn counted_part_of_regions(&self) -> Option<f64> {
+        let regions = self.regions.as_ref()?;
+        let part = regions.watched_ns as f64 / self.watched_ns().max(1) as f64;
+        let starts = self.functions.iter().filter(|(name, _)| starts_team(name));
+        let counted: u64 = starts.map(|(_, totals)| totals.calls).sum();
+        // A rule that counts regions does so beside the windows.
+        let is_counted_beside = counted as f64 > COUNTED_BESIDE * regions.regions as f64;
+        Some(part).filter(|part| *part < 1.0 / COUNTED_BESIDE && !is_counted_beside)
+    }
+
     fn view(&self) -> ProcessView {
+        let of_regions = self.counted_part_of_regions();
         let function = |(name, totals): (&String, &FunctionTotals)| FunctionTotals {
             name: name.clone(),
+            counted: of_regions.filter(|_| starts_team(name)),
             ..totals.clone()
         };
         ProcessView {

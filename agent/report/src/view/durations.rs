@@ -46,7 +46,7 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn totals(function: &FunctionTotals) -> String {
-    let calls = Accuracy::of(function.estimate).calls(function.calls);
+    let calls = Accuracy::of(function.estimate, function.calls).calls(function.calls);
     let mean = function
         .mean_of_returned_ns()
         .map(|mean| format!(", mean {}", duration(mean)));

@@ -9,7 +9,8 @@ const AWAKE: f64 = 0.5;
 /// If ranks are outside MPI for less of their time, sleep is not reported.
 const OUTSIDE_SHOWN: f64 = 0.2;
 
-/// The share of the time outside MPI that the ranks sleep, if that is most of it.
+/// The share of the time outside MPI that the ranks sleep at least, if that is most of it: all of their CPU time counts as
+/// outside.
 fn asleep(rates: &[Rates]) -> Option<f64> {
     let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
     for rates in rates {
@@ -49,7 +50,7 @@ pub fn efficiencies(snapshot: &Snapshot) -> Option<&EfficienciesView> {
 pub(super) fn lines(view: &EfficienciesView, rates: &[Rates]) -> Vec<String> {
     let not_measured = asleep(rates).map(|share| {
         format!(
-            " parallel efficiency not measured: outside MPI the ranks sleep {} of the time, which is neither work nor \
+            " parallel efficiency not measured: outside MPI the ranks sleep at least {} of the time, which is neither work nor \
              waiting for other ranks",
             percent(share)
         )
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(
             shown,
             [
-                " parallel efficiency not measured: outside MPI the ranks sleep 99 % of the time, which is neither work nor waiting for other ranks"
+                " parallel efficiency not measured: outside MPI the ranks sleep at least 99 % of the time, which is neither work nor waiting for other ranks"
             ]
         );
         // Ranks that sleep outside MPI, and wait for a CPU inside it.

@@ -53,10 +53,11 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
         // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         // A finding is closed after several windows in which its condition fails; one of them is no news, and neither is
-        // at the end that one holds again.
-        let is_news = |rule: &RuleView| {
-            rule.standing != Standing::Quiet && !(shown.is_over && rule.standing == Standing::Counting)
+        // at the end that one holds again, or that a verdict was awaited: the change says that there is none.
+        let is_past = |rule: &RuleView| {
+            shown.is_over && matches!(rule.standing, Standing::Counting | Standing::OnTrial)
         };
+        let is_news = |rule: &RuleView| rule.standing != Standing::Quiet && !is_past(rule);
         let tunes = shown_rules(snapshot).filter(|rule| rule.name == finding.rule && is_news(rule));
         let tunes = tunes.filter(|rule| !(is_in_force(rule) && was_reverted(snapshot, &rule.name)));
         let tunes = tunes.filter(|rule| !finding.repaired || finding.now.is_none() && is_in_force(rule));
@@ -365,7 +366,6 @@ mod tests {
         insta::assert_snapshot!(at_end(&snapshot, false).join("\n"), @r"
          2 findings
          1  workers (since 0 s; numbers at 0 s)   4 workers take 18.5 ms, 1 takes 43.5 ms
-            state  on trial: 2 of 5 windows
          2  nodes (since 0 s; numbers at 0 s)   a node is idle
             state  another change is on trial, of workers
             chunks                   another change is on trial, of workers

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use profile::{
-    FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, format::count, format::duration,
-    format::plural, mpi, probe::starts_team,
+    FunctionTotals, RegionsView, Snapshot, Steps, cost::Estimate, format::bytes, format::count,
+    format::duration, format::plural, mpi, probe::starts_team,
 };
 
 /// If something was probed for more than this share of the time, the rest is neglected.
@@ -25,16 +25,26 @@ pub(super) fn sampled_mpi(functions: &[FunctionTotals]) -> Option<Estimate> {
     sampled(functions.iter().filter(|function| function.is_of_mpi()))
 }
 
+/// The calls of the functions of which [`sampled_mpi`] is the estimate.
+pub(super) fn mpi_calls(functions: &[FunctionTotals]) -> u64 {
+    let sampled = |function: &&FunctionTotals| function.is_of_mpi() && function.estimate.is_some();
+    functions
+        .iter()
+        .filter(sampled)
+        .map(|function| function.calls)
+        .sum()
+}
+
 /// The mark before shares of the time inside MPI: `~` if its functions are sampled.
 pub fn mpi_mark(snapshot: &Snapshot) -> &'static str {
-    Accuracy::of(sampled_mpi(&snapshot.functions())).mark()
+    sampled_mpi(&snapshot.functions()).map_or("", |_| "~")
 }
 
 /// What stands before a share of the time that probes take. Where they slow the sampled time too much to know the
 /// pace without them, processes also wait for the probes of others, which this share leaves out.
 pub(super) fn cost_mark(snapshot: &Snapshot) -> &'static str {
-    match Accuracy::of(sampled(&snapshot.functions())) {
-        Accuracy::Unbounded => "at least ",
+    match sampled(&snapshot.functions()) {
+        Some(Estimate { to: None, .. }) => "at least ",
         _ => "~",
     }
 }
@@ -48,16 +58,19 @@ pub enum Accuracy {
     About(i32),
     /// An estimate that may be off by this part of it, which is too much for digits to tell.
     Within(f64),
-    /// The number at the pace of the sampled time, which probes slow down so much that the true one may be several
-    /// times higher: shown as a lower bound.
-    Unbounded,
+    /// Probes slow down the sampled time so much that the true number may be several times higher: shown as a lower bound,
+    /// which is this part of the estimate.
+    Unbounded(f64),
 }
 
 impl Accuracy {
-    pub fn of(estimate: Option<Estimate>) -> Accuracy {
+    /// How exact a number of `calls` is, of which `estimate` has the range.
+    pub fn of(estimate: Option<Estimate>, calls: u64) -> Accuracy {
         match estimate {
             None => Accuracy::Exact,
-            Some(Estimate { to: None, .. }) => Accuracy::Unbounded,
+            Some(Estimate { to: None, from, .. }) => {
+                Accuracy::Unbounded((from as f64 / calls.max(1) as f64).min(1.0))
+            }
             Some(Estimate {
                 from, to: Some(to), ..
             }) => {
@@ -86,10 +99,7 @@ impl Accuracy {
             Accuracy::Exact => count(value.round()),
             Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits))),
             Accuracy::Within(_) => Accuracy::About(DIGITS_MIN).narrow_cell(value),
-            Accuracy::Unbounded => {
-                let unit = unit_of_digits(value, DIGITS_MIN);
-                format!("≥{}", count((value / unit).floor() * unit))
-            }
+            Accuracy::Unbounded(part) => format!("≥{}", count(floor(value * part))),
         }
     }
 
@@ -117,18 +127,19 @@ impl Accuracy {
         }
     }
 
-    /// A mark before a number that is in proportion to the calls, such as their bytes.
-    pub fn amount_mark(self) -> &'static str {
+    /// Bytes, which are in proportion to the calls, with their mark.
+    pub fn bytes(self, value: f64) -> String {
         match self {
-            Accuracy::Unbounded => "≥",
-            _ => self.mark(),
+            Accuracy::Unbounded(part) => format!("≥{}", bytes(floor(value * part))),
+            _ => format!("{}{}", self.mark(), bytes(value)),
         }
     }
+}
 
-    /// A number that is in proportion to the calls, with its mark.
-    pub(super) fn amount(self, number: String) -> String {
-        format!("{}{number}", self.amount_mark())
-    }
+/// No more than the value, with as few digits as a lower bound has.
+fn floor(value: f64) -> f64 {
+    let unit = unit_of_digits(value, DIGITS_MIN);
+    (value / unit).floor() * unit
 }
 
 /// The value with this many significant digits; smaller numbers keep their units.
@@ -292,14 +303,15 @@ mod tests {
     #[test]
     fn an_estimate_has_the_digits_that_its_interval_supports() {
         let estimate = |from, to| {
-            Accuracy::of(Some(Estimate {
+            let range = Estimate {
                 from,
                 to,
                 ..Estimate::default()
-            }))
+            };
+            Accuracy::of(Some(range), 606_440)
         };
         for (accuracy, cell, rate) in [
-            (Accuracy::of(None), "606 440", "606 440"),
+            (Accuracy::of(None, 606_440), "606 440", "606 440"),
             (estimate(600_000, Some(660_000)), "~610 000", "~610 000"),
             (estimate(603_000, Some(609_000)), "~606 000", "~606 000"),
             (
@@ -309,6 +321,7 @@ mod tests {
             ),
             (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
             (estimate(606_440, None), "≥600 000", "≥600 000"),
+            (estimate(303_220, None), "≥300 000", "≥300 000"),
         ] {
             assert_eq!(
                 (

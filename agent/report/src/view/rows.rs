@@ -54,12 +54,14 @@ pub(super) fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<
         lines.push(format!(" and {}", plural(rest, "more function")));
     }
     // Of MPI calls the first line says it: a program that waits in them is not slowed down.
-    let unbounded = shown.iter().filter(|row| row.accuracy == Accuracy::Unbounded);
+    let unbounded = shown
+        .iter()
+        .filter(|row| matches!(row.accuracy, Accuracy::Unbounded(_)));
     let unbounded = unbounded.filter(|row| mpi::find(&row.name).is_none());
     let unbounded: Vec<&str> = unbounded.map(|row| row.name.as_str()).collect();
     if !unbounded.is_empty() {
         lines.push(format!(
-            " ≥ of {}: at the pace of the sampled time, which probes slow down; otherwise calls are shorter and more frequent",
+            " ≥ of {}: a lower bound: probes slow down the sampled time; at other times calls are shorter and more frequent",
             unbounded.join(", ")
         ));
     }

@@ -172,7 +172,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             name: function.name.clone(),
             calls: Some(function.calls as f64),
             counted: function.counted,
-            accuracy: Accuracy::of(function.estimate),
+            accuracy: Accuracy::of(function.estimate, function.calls),
             mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),
             unreturned: function.unreturned,
@@ -230,7 +230,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let part = rates.iter().filter_map(|rates| rates.sampled).reduce(f64::min);
     let is_complete = word == "after" && part.is_some_and(|part| part > 0.999);
     let sampled = sampled.filter(|_| !is_complete);
-    let accuracy = Accuracy::of(sampled);
+    let accuracy = Accuracy::of(sampled, parts::mpi_calls(&functions));
     let sampled_text = sampled.map_or_else(String::new, |of| {
         let part = part.unwrap_or(of.watched);
         let period = (word == "after").then_some(snapshot.period);
@@ -240,7 +240,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         format!(
             "{} MPI calls/s, {}/s sent{sampled_text}",
             accuracy.rate(sum(|r| r.calls_per_s)),
-            accuracy.amount(bytes(sum(|r| r.sent_per_s)))
+            accuracy.bytes(sum(|r| r.sent_per_s))
         )
     });
     let has_mpi = snapshot.job.mpi.is_some();
@@ -322,7 +322,7 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
     let row = |function: &FunctionTotals| Row {
         name: function.name.clone(),
         calls: Some(function.calls_per_s).filter(|_| !function.rests),
-        accuracy: Accuracy::of(function.estimate),
+        accuracy: Accuracy::of(function.estimate, function.calls),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),
         ..Row::default()
@@ -525,6 +525,7 @@ pub(super) mod tests {
         let process = &mut snapshot.processes[0];
         let estimate = profile::cost::Estimate {
             watched: 0.38,
+            from: process.functions[0].calls,
             ..Default::default()
         };
         process.functions[0].estimate = Some(estimate);
@@ -538,9 +539,9 @@ pub(super) mod tests {
         snapshot.period = Duration::from_secs(10);
         let first = |lines: Vec<String>| lines[0].clone();
         insta::assert_snapshot!([first(summary(&snapshot)), first(overview(&snapshot)), text(&snapshot)].join("\n"), @"
-        after 2 s       ≥410 MPI calls/s, ≥3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: ≥ is a lower bound)
-        over 2 s       ≥410 MPI calls/s, ≥3.4 MiB/s sent   (sampled 38 % of the time; probes slow the sampled time: ≥ is a lower bound)
-        after 2 s       ≥410 MPI calls/s, ≥3.4 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: ≥ is a lower bound)
+        after 2 s       ≥410 MPI calls/s, ≥3.34 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: ≥ is a lower bound)
+        over 2 s       ≥410 MPI calls/s, ≥3.34 MiB/s sent   (sampled 38 % of the time; probes slow the sampled time: ≥ is a lower bound)
+        after 2 s       ≥410 MPI calls/s, ≥3.34 MiB/s sent   (sampled 1.3 % of the last 10 s; probes slow the sampled time: ≥ is a lower bound)
         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.7 %
                               inside MPI ~98 % (~65 points of it waiting for a CPU)   outside ~1.9 %
 
@@ -548,7 +549,7 @@ pub(super) mod tests {
         MPI_Wait             ≥1 200 000   ~6.1 ms    ~80 %  ######################
         ");
         snapshot.processes[0].functions[0].name = "step".to_owned();
-        assert!(text(&snapshot).ends_with("otherwise calls are shorter and more frequent"));
+        assert!(text(&snapshot).ends_with("at other times calls are shorter and more frequent"));
         // A period that was watched completely was counted.
         let rates = snapshot.processes[0].rates.as_mut().unwrap();
         rates.sampled = Some(1.0);

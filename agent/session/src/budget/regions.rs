@@ -108,14 +108,15 @@ impl Regions {
 }
 
 /// The note when they are first detached: the rate of regions a second, and the share of a thread's time that
-/// their probes would cost.
+/// their probes cost at most.
 pub fn notice_of_rest(rate: f64, share: f64) -> String {
     let cost = match share < 1.0 {
-        true => format!("cost up to {}", percent(share)),
-        false => "take longer than they do".to_owned(),
+        true => format!("may cost {}", percent(share)),
+        false => "may take longer than they do".to_owned(),
     };
     format!(
-        "note: parallel regions are probed in sampling windows: {} a second are so short that probing all would {cost}",
+        "note: parallel regions are probed in sampling windows: probing all ({} a second) {cost}, more than {} of the time",
         count(rate.round()),
+        percent(BUDGET),
     )
 }

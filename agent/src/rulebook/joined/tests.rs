@@ -184,6 +184,29 @@ fn parallel_regions_are_shown_as_in_the_session_with_the_time_until_which_they_w
 }
 
 #[test]
+fn regions_that_were_probed_for_a_part_of_the_time_have_the_rate_of_that_part() {
+    let mut all = Recorded {
+        read: Some((0, 20_000_000_000)),
+        regions: Some(RegionsView {
+            regions: 250,
+            watched_ns: 5_000_000_000,
+            ..RegionsView::default()
+        }),
+        ..Recorded::default()
+    };
+    let mut rate = |calls| {
+        let of = FunctionTotals {
+            calls,
+            ..FunctionTotals::default()
+        };
+        all.functions.insert("GOMP_parallel".to_owned(), of);
+        all.view().functions[0].counted
+    };
+    assert_eq!(rate(250), Some(0.25));
+    assert_eq!(rate(1_000), None, "a rule counted them all the time");
+}
+
+#[test]
 fn what_was_estimated_in_the_session_is_marked_in_its_recording() {
     let header = Header {
         host: "a".into(),
@@ -222,7 +245,7 @@ fn what_was_estimated_in_the_session_is_marked_in_its_recording() {
                 time,
                 counted,
                 counted_bytes: 0,
-                from: counted,
+                from: counted * 20,
                 to: None,
                 watched: 0.04,
             };
@@ -232,7 +255,7 @@ fn what_was_estimated_in_the_session_is_marked_in_its_recording() {
     let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
     let lines = report::view::closing(&snapshot, false).join("\n");
     assert!(
-        lines.contains("MPI_Iprobe") && lines.contains("≥1 000"),
+        lines.contains("MPI_Iprobe") && lines.contains("≥800"),
         "{lines}"
     );
     let functions = &snapshot.processes[0].functions;

@@ -133,7 +133,7 @@ fn row(
     Line::from(vec![
         Span::raw(format!(
             " {name:<columns$} {:>11} {:>9} {:>9}  ",
-            Accuracy::of(function.estimate).narrow_cell(function.calls as f64),
+            Accuracy::of(function.estimate, function.calls).narrow_cell(function.calls as f64),
             mean.map_or_else(none, |mean| estimated(duration(mean))),
             time.map_or_else(none, |ns| estimated(duration(ns as f64))),
         )),
@@ -144,7 +144,7 @@ fn row(
 
 fn totals(function: &FunctionTotals) -> String {
     let estimated = |number| estimated(function.estimate.is_some(), number);
-    let accuracy = Accuracy::of(function.estimate);
+    let accuracy = Accuracy::of(function.estimate, function.calls);
     let calls = accuracy.calls(function.calls);
     let mean = function.mean_of_returned_ns();
     let mean = mean.map_or_else(String::new, |mean| {
@@ -152,7 +152,7 @@ fn totals(function: &FunctionTotals) -> String {
     });
     let kind = function.bytes_kind.unwrap_or_default();
     let all = function.bytes.map_or_else(String::new, |all| {
-        format!(", {} {kind}", accuracy.amount(bytes(all as f64)))
+        format!(", {} {kind}", accuracy.bytes(all as f64))
     });
     format!("{calls}{mean}{all}")
 }

@@ -1,6 +1,6 @@
 //! The tab of the functions: all functions, recently and since the start.
 
-use profile::format::{bytes, duration};
+use profile::format::duration;
 use profile::{FunctionTotals, Snapshot};
 use ratatui::{
     style::Color,
@@ -81,7 +81,7 @@ fn row(
     glyphs: Glyphs,
 ) -> Line<'static> {
     let none = || "-".to_owned();
-    let accuracy = Accuracy::of(function.estimate);
+    let accuracy = Accuracy::of(function.estimate, function.calls);
     let estimated = |number| estimated(function.estimate.is_some(), number);
     let share = function.time_ns.map(|_| function.share / running);
     let percent = share.map(|share| estimated(short_percent(share)));
@@ -104,7 +104,7 @@ fn row(
         )),
     ];
     if is_wide {
-        let all = (function.bytes).map_or_else(none, |all| accuracy.amount(bytes(all as f64)));
+        let all = (function.bytes).map_or_else(none, |all| accuracy.bytes(all as f64));
         let kind = function.bytes_kind.unwrap_or_default();
         spans.push(Span::raw(format!(" {all:>12} {kind}")));
     }
