@@ -7,19 +7,24 @@
 //! faster than in the windows by w / (w − n·c). That holds for a program that sets its own pace. If it is
 //! busy waiting, the waiting may absorb the price, and the true pace is that of the windows; if ranks wait
 //! for each other, the prices that other ranks pay slow it down too. The range covers both cases. If the
-//! range is too wide, calls are estimated at the pace of the windows, as a lower bound. Time inside is
-//! estimated by its share of the time in the windows.
+//! range is too wide, the program may sleep for most of the time: then pace is calls per time in which its threads
+//! run or sleep, of which the price is a smaller part, and the range covers both. If that is too wide, too, calls are
+//! estimated at the pace of the windows, as a lower bound. Time inside is estimated by its share of the time in the
+//! windows.
 //!
 //! CPU time that a rank takes while it waits in MPI does not make it call more often: the more of its CPU time
 //! was that, the more its pace is calls per elapsed time. The range covers both clocks, and how the pace varied
 //! within the windows and between them.
 
+mod clock;
 mod scatter;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use abi::Totals;
 
+pub use clock::CountTime;
+use clock::ProgramClock;
 use scatter::{Marks, PaceSlice, Slices};
 
 /// The true price may exceed the measured one by this part of it, because prices are measured in a loop with
@@ -33,29 +38,14 @@ const TELLABLE: f64 = 1.5;
 /// Gaps are estimated from this many preceding windows.
 const WINDOWS: usize = 4;
 
-/// The time of a count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CountTime {
-    pub at_ns: u64,
-    /// CPU time of the process.
-    pub cpu_ns: u64,
-}
-
-impl CountTime {
-    /// The time that passed since `before`.
-    pub fn since(self, before: CountTime) -> CountTime {
-        CountTime {
-            at_ns: self.at_ns.saturating_sub(before.at_ns),
-            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
-        }
-    }
-}
-
 /// One process in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessWindow {
     pub length: CountTime,
+    /// Threads that call MPI; if none does, those that hit probes.
     pub threads: u64,
+    /// Threads that hit probes.
+    pub probed: u64,
     /// CPU time of the process that its hits took, in nanoseconds.
     pub cost_ns: f64,
     /// Time that hits took in a thread of each other process, summed, in nanoseconds.
@@ -92,19 +82,19 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(windows: impl Iterator<Item = (ProcessWindow, f64)>) -> Pace {
-        let (mut ns, mut cpu_ns, mut own, mut cost, mut others) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    fn of(windows: impl Iterator<Item = (ProcessWindow, f64)>, clock: ProgramClock) -> Pace {
+        let (mut ns, mut clock_ns, mut own, mut cost, mut others) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (window, weight) in windows {
             let threads = window.threads.max(1) as f64;
             ns += weight * window.length.at_ns as f64;
-            cpu_ns += weight * window.length.cpu_ns as f64;
+            clock_ns += weight * window.length.by(clock) as f64;
             cost += weight * window.cost_ns;
             own += weight * window.cost_ns / threads;
             // The cost of hits in other processes delays a thread only while it waits for them.
             let inside = window.inside_ns as f64 / threads;
             others += weight * (window.others_ns * (1.0 + PRICE_ERROR)).min(inside);
         }
-        if ns <= 0.0 || cpu_ns <= 0.0 {
+        if ns <= 0.0 || clock_ns <= 0.0 {
             return Pace {
                 estimated: 1.0,
                 most: None,
@@ -112,9 +102,9 @@ impl Pace {
         }
         let faster = |lost: f64| (lost < 1.0).then(|| 1.0 / (1.0 - lost));
         // Threads that do not call may wait for the one that does.
-        let lost = (cost / cpu_ns).max(own / ns) * (1.0 + PRICE_ERROR) + others / ns;
+        let lost = (cost / clock_ns).max(own / ns) * (1.0 + PRICE_ERROR) + others / ns;
         let most = faster(lost).filter(|most| *most <= TELLABLE);
-        let estimated = most.and_then(|_| faster(cost / cpu_ns));
+        let estimated = most.and_then(|_| faster(cost / clock_ns));
         Pace {
             estimated: estimated.unwrap_or(1.0),
             most,
@@ -220,6 +210,7 @@ impl GapEstimate {
 struct Clocks {
     elapsed: f64,
     cpu: f64,
+    /// By the program's clock, and by elapsed time as far as it is busy inside the library.
     estimated: f64,
 }
 
@@ -228,6 +219,8 @@ struct Clocks {
 struct WindowCalls {
     amounts: Amounts,
     cpu_ns: f64,
+    /// By the program's clock.
+    own_ns: f64,
     at_ns: f64,
     slices: Slices,
 }
@@ -235,16 +228,17 @@ struct WindowCalls {
 impl WindowCalls {
     /// A time by each clock, in lengths of the windows: elapsed time, CPU time, and what lies between them where
     /// this part of the CPU time is spent inside the library.
-    fn clocks(&self, inside: f64, of: CountTime) -> Clocks {
+    fn clocks(&self, (inside, clock): (f64, ProgramClock), of: CountTime) -> Clocks {
         let elapsed = of.at_ns as f64 / self.at_ns.max(1.0);
-        let cpu = match self.cpu_ns > 0.0 {
-            true => of.cpu_ns as f64 / self.cpu_ns,
+        let ratio = |length: u64, all: f64| match all > 0.0 {
+            true => length as f64 / all,
             false => elapsed,
         };
+        let own = ratio(of.by(clock), self.own_ns);
         Clocks {
             elapsed,
-            cpu,
-            estimated: cpu + inside * (elapsed - cpu),
+            cpu: ratio(of.cpu_ns, self.cpu_ns),
+            estimated: own + inside * (elapsed - own),
         }
     }
 }
@@ -260,6 +254,7 @@ struct Gap {
     /// sampled before.
     seen: Vec<(u32, WindowCalls)>,
     pace: Option<Pace>,
+    clock: ProgramClock,
     /// The part of the CPU time that was spent inside the library.
     inside: f64,
     waited: f64,
@@ -391,7 +386,7 @@ impl Unwatched {
                 .sum::<u64>() as f64;
             amounts.add_time(open);
             // Counters are read a moment after the window ends: on a busy machine that is long.
-            amounts.limit_time((window.length.at_ns * window.threads.max(1)) as f64);
+            amounts.limit_time((window.length.at_ns * window.threads.max(window.probed).max(1)) as f64);
             self.beyond.get_mut(*probe as usize)?.amounts.add_time(open);
             let slices = marks.slices(*probe, (opened, &before), (at, counted));
             Some((*probe, amounts, slices))
@@ -412,6 +407,7 @@ impl Unwatched {
         let last_ns = self.windows.back().map_or(0, |(window, _)| window.length.at_ns) as f64;
         let weight = |window: &ProcessWindow| (last_ns / window.length.at_ns.max(1) as f64).min(1.0);
         let windows = || self.windows.iter().map(|(window, _)| (*window, weight(window)));
+        let (pace, clock) = self.pace(windows());
         let of_function = |probe: &u32| {
             // A function that was added recently has only its own windows.
             let mut all = WindowCalls::default();
@@ -419,6 +415,7 @@ impl Unwatched {
                 if let Some((_, amounts, slices)) = seen.iter().find(|(of, ..)| of == probe) {
                     all.at_ns += weight(window) * window.length.at_ns as f64;
                     all.cpu_ns += weight(window) * window.length.cpu_ns as f64;
+                    all.own_ns += weight(window) * window.length.by(clock) as f64;
                     all.amounts.add_weighted(amounts, weight(window));
                     all.slices.of.extend(slices);
                     all.slices.windows += 1;
@@ -438,13 +435,26 @@ impl Unwatched {
             counted: counted.to_vec(),
             functions: functions.clone(),
             seen: functions.iter().filter_map(of_function).collect(),
-            pace: Some(Pace::of(windows())),
+            pace: Some(pace),
+            clock,
             inside: inside_share(windows()),
             waited: if inside > 0.0 {
                 (waited / inside).min(1.0)
             } else {
                 0.0
             },
+        }
+    }
+
+    /// The pace of the gap after these windows, by the clock that bounds it; by CPU time if none does.
+    fn pace(&self, windows: impl Iterator<Item = (ProcessWindow, f64)> + Clone) -> (Pace, ProgramClock) {
+        let by_cpu = Pace::of(windows.clone(), ProgramClock::Cpu);
+        let threads = self.windows.back().map_or(1, |(window, _)| window.threads);
+        let active = ProgramClock::Active { threads };
+        let by_active = by_cpu.most.is_none().then(|| Pace::of(windows, active));
+        match by_active.filter(|pace| pace.most.is_some()) {
+            Some(pace) => (pace, active),
+            None => (by_cpu, ProgramClock::Cpu),
         }
     }
 
@@ -547,7 +557,8 @@ impl Gap {
             };
         };
         let length = at.since(self.since);
-        let clocks = seen.clocks(self.inside, length);
+        let by = (self.inside, self.clock);
+        let clocks = seen.clocks(by, length);
         let pace = self.pace.unwrap_or(Pace {
             estimated: 1.0,
             most: None,
@@ -564,7 +575,7 @@ impl Gap {
             beyond(seen.amounts.0[place] * clock, faster, there.0[place])
         }));
         let calls = seen.amounts.calls() * clocks.estimated;
-        let of_slice = |slice| seen.clocks(self.inside, slice).estimated;
+        let of_slice = |slice| seen.clocks(by, slice).estimated;
         let scatter = calls * seen.slices.share(of_slice, length);
         GapEstimate {
             waited_ns: self.waited * amounts.time(),

@@ -241,7 +241,12 @@ impl Metered {
         let nothing = Totals::default();
         let mut window = ProcessWindow {
             length: last.moment().since(since),
-            threads: last.callers.max(1),
+            threads: if last.callers > 0 {
+                last.callers
+            } else {
+                last.probed.max(1)
+            },
+            probed: last.probed,
             ends_inside: last.open.iter().any(|(probe, _)| is_of_mpi(*probe as usize)),
             ..ProcessWindow::default()
         };

@@ -352,6 +352,7 @@ impl Metered {
             unseen_ns += thread.left_unseen_ns.saturating_sub(last_ns);
             let is_caller = thread.closed_ns > 0 || thread.inside > 0 || thread.left_unseen_ns > 0;
             reading.callers += u64::from(is_caller);
+            reading.probed += 1;
             if self.ended || !thread_lives(inputs, *key, thread) {
                 reading.left_open.extend(outermost(thread));
                 continue;

@@ -37,6 +37,8 @@ pub struct Reading {
     pub gaps_ns: u64,
     /// Threads that have called MPI.
     pub callers: u64,
+    /// Threads that have hit probes.
+    pub probed: u64,
     /// `None` if /proc no longer shows the process.
     pub counters: Option<Counters>,
     /// CPUs that the process may use.
@@ -59,6 +61,7 @@ impl Reading {
         CountTime {
             at_ns: self.at_ns,
             cpu_ns: self.counters.map_or(self.at_ns, |counters| counters.cpu_ns),
+            waited_ns: self.counters.map_or(0, |counters| counters.runqueue_ns),
         }
     }
 

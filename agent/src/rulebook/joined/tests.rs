@@ -254,10 +254,7 @@ fn what_was_estimated_in_the_session_is_marked_in_its_recording() {
     }
     let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
     let lines = report::view::closing(&snapshot, false).join("\n");
-    assert!(
-        lines.contains("MPI_Iprobe") && lines.contains("≥800"),
-        "{lines}"
-    );
+    assert!(lines.contains("MPI_Iprobe") && lines.contains("≥800"), "{lines}");
     let functions = &snapshot.processes[0].functions;
     let estimates: Vec<_> = functions
         .iter()

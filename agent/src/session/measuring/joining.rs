@@ -348,14 +348,15 @@ impl Measuring {
         let mut process = self.profile.process(member.process.pid.number, rank, slot);
         self.system.open(&process);
         let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
+        let sample = self.system.sample(&process);
         let at = CountTime {
             at_ns: now_ns,
             cpu_ns: cpu_ns.unwrap_or(now_ns),
+            waited_ns: sample.counters.map_or(0, |counters| counters.runqueue_ns),
         };
         process.join(at, self.budget.sampling.sampled().gap());
         // It may end before the next tick. A process of a command belongs to the session from its start.
         let born_ns = is_of_command.then(|| started(member.process.pid).0.max(self.profile.armed_ns));
-        let sample = self.system.sample(&process);
         process.read(&Inputs {
             counters: born_ns.map(|_| Counters::default()).or(sample.counters),
             has_run: sample.has_run,

@@ -34,6 +34,7 @@ fn at(ns: u64) -> CountTime {
     CountTime {
         at_ns: ns,
         cpu_ns: ns,
+        waited_ns: 0,
     }
 }
 
@@ -209,7 +210,7 @@ fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
         inside_ns: 900_000,
         ..ProcessWindow::default()
     };
-    let with = |window: ProcessWindow| Pace::of([(window, 1.0)].into_iter());
+    let with = |window: ProcessWindow| Pace::of([(window, 1.0)].into_iter(), ProgramClock::Cpu);
     let of_three = with(ProcessWindow {
         others_ns: 100_000.0,
         ..alone
@@ -249,8 +250,60 @@ fn no_calls_are_estimated_for_a_gap_in_which_a_process_was_kept_from_its_cpu() {
     let later = CountTime {
         at_ns: 11_000_000,
         cpu_ns: 2_000_000,
+        waited_ns: 9_000_000,
     };
     assert_eq!(unwatched.estimated(later, &totals(900))[0].calls, 900 + 1_000);
+}
+
+#[test]
+fn the_time_in_a_function_is_that_of_all_threads_that_call_it() {
+    let mut unwatched = Unwatched::default();
+    unwatched.open(at(0), &totals(0));
+    let window = ProcessWindow {
+        length: at(1_000),
+        threads: 1,
+        probed: 3,
+        ..ProcessWindow::default()
+    };
+    let open = [(0, 1_000), (0, 1_000), (0, 1_000)];
+    unwatched.shut(at(1_000), &totals(3), &open, &BTreeSet::from([0]), window);
+    let time_ns = unwatched.estimated(at(3_000), &totals(3))[0].time_ns;
+    assert_eq!(time_ns, 3 * 3_000);
+}
+
+/// A program that computes for 20 us, sleeps for 3 ms and calls; the price of a probe is 50 us.
+#[test]
+fn a_program_that_sleeps_between_its_calls_is_estimated_by_the_time_in_which_it_runs_or_sleeps() {
+    let moment = |cycles: u64, watched: u64| CountTime {
+        at_ns: cycles * 3_020_000 + watched * 50_000,
+        cpu_ns: cycles * 20_000 + watched * 50_000,
+        waited_ns: 0,
+    };
+    let mut unwatched = Unwatched::default();
+    unwatched.open(moment(0, 0), &totals(0));
+    unwatched.mark(moment(15, 15), &totals(15));
+    let window = ProcessWindow {
+        length: moment(30, 30),
+        threads: 1,
+        cost_ns: 1_500_000.0,
+        ..ProcessWindow::default()
+    };
+    unwatched.shut(moment(30, 30), &totals(30), &[], &BTreeSet::from([0]), window);
+    let end = moment(330, 30);
+    let calls = unwatched.estimated(end, &totals(30))[0].calls;
+    let range = unwatched.estimate(0, end, end.at_ns, &totals(30)).unwrap();
+    assert!(calls.abs_diff(330) <= 3, "{calls}");
+    assert!(
+        range.from <= 330 && range.to.is_some_and(|to| to >= 330),
+        "{range:?}"
+    );
+    // Had it waited for a CPU in place of sleeping, its pace would be that of its CPU time, whose price is too high.
+    let waited = CountTime {
+        waited_ns: 300 * 3_000_000,
+        ..end
+    };
+    let range = unwatched.estimate(0, waited, end.at_ns, &totals(30)).unwrap();
+    assert!(range.from < 180, "{range:?}");
 }
 
 #[test]
@@ -391,6 +444,7 @@ fn calls_and_time_of_a_preempted_process_agree() {
     let preempted = CountTime {
         at_ns: 110_000,
         cpu_ns: 60_000,
+        waited_ns: 50_000,
     };
     let of = unwatched.estimated(preempted, &read_late)[0];
     assert_eq!((of.calls, of.timed, of.time_ns), (600, 600, 115_000));

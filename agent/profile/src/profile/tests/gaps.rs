@@ -136,6 +136,7 @@ fn of_who_joins_in_a_gap_nothing_bounds_the_calls_before_its_first_window() {
     let at = CountTime {
         at_ns: 10 * S,
         cpu_ns: 10 * S,
+        ..CountTime::default()
     };
     late.join(at, Some(&[0].into()));
     assert!(late.counted_at_window().is_none());
