@@ -130,9 +130,36 @@ fn grouped(digits: &str) -> String {
     text
 }
 
+/// A shown number without the spaces between its thousands, for commands: `2 000` as `2000`, `90 s` as it is.
+pub(crate) fn ungrouped(shown: &str) -> String {
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let mut text = String::with_capacity(shown.len());
+    let mut rest = shown.chars().peekable();
+    while let Some(c) = rest.next() {
+        let separates = c == ' ' && is_digit(text.chars().last()) && is_digit(rest.peek().copied());
+        if !separates {
+            text.push(c);
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_commands_have_no_spaces_between_thousands() {
+        for (shown, copied) in [
+            ("2 000", "2000"),
+            ("-1 234 567", "-1234567"),
+            ("2 100/s", "2100/s"),
+            ("91.4 ms", "91.4 ms"),
+            ("64", "64"),
+        ] {
+            assert_eq!(ungrouped(shown), copied);
+        }
+    }
 
     #[test]
     fn quantities_read_as_people_write_them() {

@@ -386,17 +386,16 @@ impl TuneState {
             return;
         }
         if self.held.held() >= tune.holds_for {
-            let fill = |template: &Filled| template.fill(turn.context());
-            let text = tune
-                .finding
-                .as_ref()
-                .map_or_else(|| turn.rule.about.clone(), fill);
+            let text = |finding: &Filled| finding.fill(turn.context());
+            let command = |start: &Filled| start.fill_to_copy(turn.context());
+            let finding = tune.finding.as_ref();
+            let text = finding.map_or_else(|| turn.rule.about.clone(), text);
             let finding = Finding {
                 rule: turn.id,
                 rule_name: turn.rule.name.clone(),
                 tune: turn.place,
                 text,
-                next_start: tune.next_start.as_ref().map(fill),
+                next_start: tune.next_start.as_ref().map(command),
                 because: turn.because(tune),
                 state: FindingState::Open,
             };

@@ -3,7 +3,9 @@
 use super::called::Memory;
 use super::{Context, WindowData};
 use crate::facts::ProcessFacts;
+use crate::quantity;
 use crate::rule::{CheckedRule, Filled, FilledPart, Role};
+use crate::term::Typed;
 use crate::value::{Scalar, Value};
 
 impl Role {
@@ -19,11 +21,27 @@ impl Role {
 }
 
 impl Filled {
-    /// The text with the values of `context` filled in.
+    /// The text with the values of `context` filled in, for reading.
     pub(crate) fn fill(&self, context: Context<'_>) -> String {
+        self.fill_with(|typed| context.eval(typed).show(typed.type_of))
+    }
+
+    /// As `fill`, for a command that is copied: its numbers have no spaces between thousands.
+    pub(crate) fn fill_to_copy(&self, context: Context<'_>) -> String {
+        self.fill_with(|typed| {
+            let value = context.eval(typed);
+            let shown = value.show(typed.type_of);
+            match value.single() {
+                Ok(Scalar::Number(_)) => quantity::ungrouped(&shown),
+                _ => shown,
+            }
+        })
+    }
+
+    fn fill_with(&self, show: impl Fn(&Typed) -> String) -> String {
         let part = |part: &FilledPart| match part {
             FilledPart::Literal(text) => text.clone(),
-            FilledPart::Value(typed) => context.eval(typed).show(typed.type_of),
+            FilledPart::Value(typed) => show(typed),
         };
         self.0.iter().map(part).collect()
     }

@@ -306,6 +306,21 @@ fn a_rule_has_one_finding_whichever_of_its_tunes_finds_it() {
     assert_eq!(reported, [("they are busy", Some("N=1")); 2]);
 }
 
+/// A command is copied: `OMP_NUM_THREADS=2 000` would be two words.
+#[test]
+fn numbers_of_what_to_start_with_next_time_have_no_space_between_thousands() {
+    let tunes = "  - {finding: \"size {2000}\", when: sum(busy) > 50%, next_start: \"N={2000} --share {50%:%} --more {1234567}\"}\n";
+    let mut shares = Shares::new(tunes, 2);
+    shares.window(&[60, 60]);
+    let findings = shares.engine.findings();
+    let finding = findings.first().unwrap();
+    assert_eq!(finding.text, "size 2 000");
+    assert_eq!(
+        finding.next_start.as_deref(),
+        Some("N=2000 --share 50 % --more 1234567")
+    );
+}
+
 #[test]
 fn a_tune_that_only_finds_has_no_finding_while_the_change_of_its_rule_would_change_nothing() {
     let tunes = "  - {set: n, value: true, in: all, when: sum(busy) > 50%}\n  - {finding: they are busy, when: sum(busy) > 50%}\n";
