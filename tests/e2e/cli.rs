@@ -471,6 +471,11 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
         ],
     )?;
     run(
+        &["get", &pid, "limits[2]", "nosuch"],
+        2,
+        &["limits[2] = 30 (i32)", "`nosuch`", "1 of 2 values could be read"],
+    )?;
+    run(
         &["get", &pid, "cfg"],
         2,
         &["name a field of it, as in `cfg.level`: it has level, solver"],

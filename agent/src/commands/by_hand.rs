@@ -32,7 +32,7 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
     // Files that need more rights are open by now.
     rights::only_look().map_err(Failure::not_permitted)?;
-    let (mut found, mut outcomes) = (false, Outcomes::default());
+    let mut outcomes = Outcomes::default();
     for member in &job.members {
         for variable in &args.variables {
             let name = VariableName::from(variable.as_str());
@@ -53,7 +53,7 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
                 };
                 match value_of(&member.space, location) {
                     Ok(text) => {
-                        found = true;
+                        outcomes.done();
                         say!("{:>8}  {copy}{variable} = {text}", member.process.pid);
                     }
                     Err(error) => outcomes.refused(member.process.pid, &error.to_string()),
@@ -61,10 +61,9 @@ pub(super) fn get(args: &GetArgs) -> CommandResult {
             }
         }
     }
-    if found {
-        Ok(Code::Done)
-    } else {
-        Err(Failure::invalid("nothing could be read"))
+    match outcomes.reading() {
+        None => Ok(Code::Done),
+        Some(conclusion) => Err(Failure::invalid(conclusion)),
     }
 }
 

@@ -63,6 +63,19 @@ impl Outcomes {
         self.ended > 0 && self.done == 0 && self.refused.is_empty()
     }
 
+    /// The last sentence after values were read; `None` if all were.
+    pub(super) fn reading(&self) -> Option<String> {
+        let refused = self.refused.values().sum::<usize>() + self.refused.len();
+        match (self.done, refused) {
+            (0, _) => Some("nothing could be read".to_owned()),
+            (_, 0) => None,
+            (read, refused) => Some(format!(
+                "{read} of {} could be read",
+                plural(read + refused, "value")
+            )),
+        }
+    }
+
     /// The last sentence; `did` is `written` or `done`.
     pub(super) fn conclusion(&self, did: &str) -> String {
         let more: usize = self.refused.values().sum();
@@ -106,6 +119,20 @@ mod tests {
         outcomes.done();
         assert!(outcomes.conclusion("done").starts_with("1 of 4 was done (2 more"));
         assert_eq!(Outcomes::default().conclusion("written"), "nothing was written");
+    }
+
+    #[test]
+    fn reading_only_some_of_the_values_is_a_failure() {
+        let pid = Pid {
+            number: 500,
+            start_time: 1,
+        };
+        let mut outcomes = Outcomes::default();
+        assert_eq!(outcomes.reading().as_deref(), Some("nothing could be read"));
+        outcomes.done();
+        assert_eq!(outcomes.reading(), None);
+        outcomes.refused(pid, "process 500 has no variable `x`");
+        assert_eq!(outcomes.reading().as_deref(), Some("1 of 2 values could be read"));
     }
 
     #[test]
