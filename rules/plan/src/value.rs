@@ -281,8 +281,13 @@ mod bits {
 
 /// A text that is no value of any type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not a value: expected a number, true or false")]
-pub struct LiteralError(String);
+pub enum LiteralError {
+    #[error("`{0}` is not a value: expected a number, true or false")]
+    Malformed(String),
+    /// Digits of a number that no type holds. An infinity has a name.
+    #[error("{0} does not fit into f64, which holds {min} to {max}", min = Value::F64(f64::MIN), max = Value::F64(f64::MAX))]
+    TooLarge(String),
+}
 
 impl FromStr for Literal {
     type Err = LiteralError;
@@ -294,9 +299,16 @@ impl FromStr for Literal {
             "false" => return Ok(Literal::Boolean(false)),
             _ => {}
         }
-        let number = parse_integer(text).map(Literal::Integer);
-        let number = number.or_else(|| text.parse().ok().map(Literal::Float));
-        number.ok_or_else(|| LiteralError(text.to_owned()))
+        if let Some(number) = parse_integer(text) {
+            return Ok(Literal::Integer(number));
+        }
+        match text.parse::<f64>() {
+            Ok(number) if number.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) => {
+                Err(LiteralError::TooLarge(text.to_owned()))
+            }
+            Ok(number) => Ok(Literal::Float(number)),
+            Err(_) => Err(LiteralError::Malformed(text.to_owned())),
+        }
     }
 }
 
@@ -307,7 +319,7 @@ impl TryFrom<&Scalar> for Literal {
         match scalar {
             Scalar::Boolean(value) => Ok(Literal::Boolean(*value)),
             Scalar::Number(value) => Ok(Literal::Float(*value)),
-            Scalar::Text(text) => Err(LiteralError(text.clone())),
+            Scalar::Text(text) => Err(LiteralError::Malformed(text.clone())),
         }
     }
 }
@@ -344,7 +356,7 @@ impl Literal {
                 let wide = self.float().ok_or_else(malformed)?;
                 let narrow = wide as f32;
                 if wide.is_finite() && !narrow.is_finite() {
-                    return Err(self.out_of_range(value_type, f32::MIN, f32::MAX));
+                    return Err(self.out_of_range(value_type, Value::F32(f32::MIN), Value::F32(f32::MAX)));
                 }
                 Ok(Value::F32(narrow))
             }
@@ -468,10 +480,32 @@ mod tests {
             "300 does not fit into u8, which holds 0 to 255"
         );
         assert!(read("-1", ValueType::U64).is_err());
-        assert!(read("1e39", ValueType::F32).is_err());
+        assert_eq!(
+            read("1e39", ValueType::F32).unwrap_err().to_string(),
+            "1e39 does not fit into f32, which holds -3.4028235e38 to 3.4028235e38"
+        );
         assert!(read("12.5", ValueType::I32).is_err() && read("1e40", ValueType::I32).is_err());
         assert!(read("true", ValueType::I32).is_err() && read("nan", ValueType::I32).is_err());
         assert_eq!(read("-0x80", ValueType::I8), Ok(Value::I8(-128)));
+    }
+
+    #[test]
+    fn digits_of_a_number_that_no_type_holds_are_refused_and_an_infinity_has_a_name() {
+        let digits = "9".repeat(400);
+        for text in ["1e400", "-1e400", digits.as_str()] {
+            let error = text.parse::<Literal>().unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{text} does not fit into f64, which holds -1.7976931348623157e308 to 1.7976931348623157e308"
+                )
+            );
+        }
+        assert_eq!(read("inf", ValueType::F64), Ok(Value::F64(f64::INFINITY)));
+        assert_eq!(
+            read("-infinity", ValueType::F32),
+            Ok(Value::F32(f32::NEG_INFINITY))
+        );
     }
 
     #[test]
