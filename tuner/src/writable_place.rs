@@ -38,6 +38,13 @@ pub enum WritablePlaceError {
     /// Neither the user nor the debug information states its type.
     #[error("{}", unknown_type(.symbol, *.size))]
     TypeUnknown { symbol: String, size: u64 },
+    #[error("{}", compound(.symbol, .type_name, .fields))]
+    IsCompound {
+        symbol: String,
+        type_name: String,
+        /// Empty for an array.
+        fields: Vec<String>,
+    },
     #[error("`{symbol}` is a pointer: name the value that it points to, `*{symbol}`")]
     IsPointer { symbol: String },
     #[error("`{symbol}` is {found}, not {stated}")]
@@ -99,6 +106,22 @@ fn unknown_type(symbol: &str, size: u64) -> String {
             names.join(", ")
         ),
     }
+}
+
+/// A part that has a value, instead of a struct or an array.
+fn compound(symbol: &str, type_name: &str, fields: &[String]) -> String {
+    if fields.is_empty() {
+        return format!("`{symbol}` is {type_name}: name one of its elements");
+    }
+    let member = |field: &String| match symbol.strip_prefix('*') {
+        Some(pointer) => format!("`{pointer}->{field}`"),
+        None => format!("`{symbol}.{field}`"),
+    };
+    let members: Vec<String> = fields.iter().map(member).collect();
+    format!(
+        "`{symbol}` is a struct: name one of its members ({})",
+        members.join(", ")
+    )
 }
 
 /// A place that may be written: the right process and file, writable data, the size and alignment of its
@@ -293,6 +316,13 @@ fn module_gone(module: &Module) -> WritablePlaceError {
 
 fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueType, WritablePlaceError> {
     let symbol = || location.symbol.clone();
+    if let Some(leaf) = (location.leaf.as_ref()).filter(|leaf| leaf.of.kind == ValueKind::Compound) {
+        return Err(WritablePlaceError::IsCompound {
+            symbol: symbol(),
+            type_name: leaf.type_name.clone(),
+            fields: leaf.fields.clone(),
+        });
+    }
     let Some(stated) = stated.or(location.value_type()) else {
         let found = location.variable_type();
         if found.is_some_and(|found| found.kind == ValueKind::Pointer) {

@@ -120,6 +120,7 @@ impl Kind for WritablePlaceError {
             | WritablePlaceError::WrongSize { .. }
             | WritablePlaceError::Misaligned { .. }
             | WritablePlaceError::Traced { .. }
+            | WritablePlaceError::IsCompound { .. }
             | WritablePlaceError::IsPointer { .. }
             | WritablePlaceError::ReadOnly { .. } => ActuatorRefusalKind::Refused,
         }

@@ -22,6 +22,7 @@ __thread int own = 1;
 enum color shade = RED;
 int *pointer = &knob;
 int array[4] = {1, 2, 3, 4};
+struct { float eps; int n; } pair;
 struct __attribute__((packed)) { char first; int odd; } packed;
 
 int main(int argc, char **argv)
@@ -39,7 +40,7 @@ int main(int argc, char **argv)
                knob, rate, ratio, flag, byte, narrow, wide, zeroed, hidden, *(volatile const int *)&fixed, shade, own);
         fflush(stdout);
     }
-    return constant_pointer != &knob || array[0] != 1 || packed.odd || pointer != &knob;
+    return constant_pointer != &knob || array[0] != 1 || packed.odd || pair.n || pointer != &knob;
 }
 
 /* Parameters of all classes. After the struct, the registers of further parameters are not known. */

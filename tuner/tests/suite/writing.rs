@@ -97,6 +97,22 @@ fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
 }
 
 #[test]
+fn a_struct_or_an_array_is_refused_with_its_parts_whatever_type_is_stated() {
+    let (_workshop, program) = or_skip!(variables());
+    for stated in [None, Some(ValueType::I64), Some(ValueType::I32)] {
+        for (name, why) in [
+            (
+                "pair",
+                "`pair` is a struct: name one of its members (`pair.eps`, `pair.n`)",
+            ),
+            ("array", "`array` is int[4]: name one of its elements"),
+        ] {
+            fails_with(program.place(name, stated), why);
+        }
+    }
+}
+
+#[test]
 fn memory_that_must_not_be_written_is_refused_and_unchanged() {
     let (_workshop, mut program) = or_skip!(without_types());
     let before = program.say("?");

@@ -129,6 +129,7 @@ fn refusal(error: WritablePlaceError) -> WriteObstacle {
         WritablePlaceError::TypeUnknown { .. }
         | WritablePlaceError::WrongSize { .. }
         | WritablePlaceError::WrongType { .. }
+        | WritablePlaceError::IsCompound { .. }
         | WritablePlaceError::IsPointer { .. }
         | WritablePlaceError::Misaligned { .. } => WriteObstacle::Type(text),
         _ => WriteObstacle::Other(text),
