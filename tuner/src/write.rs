@@ -37,7 +37,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-use plan::Bytes;
+use plan::{Bytes, Value, ValueType};
 use thiserror::Error;
 
 use crate::address::Address;
@@ -54,11 +54,13 @@ use crate::writable_place::{UnloadedError, WritablePlace, WritablePlaceError};
 #[derive(Debug, Error)]
 pub enum WriteError {
     #[error(
-        "`{symbol}` of process {pid} holds {found} (bytes in memory order), not {expected} as expected: left alone"
+        "`{symbol}` of process {pid} holds {}, not {} as expected: the program changed it meanwhile; left alone",
+        shown(*.value_type, *.found), shown(*.value_type, *.expected)
     )]
     Unexpected {
         pid: Pid,
         symbol: String,
+        value_type: ValueType,
         found: Bytes,
         expected: Bytes,
     },
@@ -116,6 +118,14 @@ pub enum WriteError {
         symbol: String,
         error: io::Error,
     },
+}
+
+/// The value of these bytes; the bytes themselves if they are no value of the type.
+fn shown(value_type: ValueType, bytes: Bytes) -> String {
+    match Value::from_bytes(value_type, bytes) {
+        Ok(value) => value.to_string(),
+        Err(_) => format!("{bytes} (bytes in memory order)"),
+    }
 }
 
 /// What became of a value whose variable was unloaded during the store.
@@ -287,6 +297,7 @@ fn checked(place: &WritablePlace, expected: Bytes, new: Bytes) -> Result<WriteMe
         return Err(WriteError::Unexpected {
             pid,
             symbol: symbol(),
+            value_type: place.value_type(),
             found,
             expected,
         });

@@ -226,6 +226,7 @@ impl Armed {
             false => Err(WriteError::Unexpected {
                 pid: self.target.pid(),
                 symbol: self.target.location().symbol.clone(),
+                value_type: self.target.value_type(),
                 found,
                 expected: self.change.0,
             }),

@@ -206,6 +206,7 @@ impl Writer {
             return Err(WriteError::Unexpected {
                 pid,
                 symbol,
+                value_type: place.value_type(),
                 found: old,
                 expected,
             }
