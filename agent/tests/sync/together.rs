@@ -260,7 +260,8 @@ fn a_write_that_fails_in_one_rank_is_put_back_in_the_others() {
     let command = ranks.change("restless", -7);
     let why = refusal(&mut actuator, command);
     assert!(
-        why.starts_with("written in no process") && why.contains("as expected: the program changed it meanwhile"),
+        why.starts_with("written in no process")
+            && why.contains("as expected: the program changed it meanwhile"),
         "{why}"
     );
     assert_eq!(ranks.all("restless")[..RANKS - 1], [0; RANKS - 1]);

@@ -94,8 +94,8 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
 /// Why there is no matrix.
 fn nothing(snapshot: &Snapshot) -> &'static str {
     match (&snapshot.matrix, &snapshot.job.mpi) {
-        (Some(_), _) => " no rank has sent another one a message yet",
-        (None, None) => " not measured: the program has no MPI",
+        (_, None) => " not measured: the program has no MPI",
+        (Some(_), Some(_)) => " no rank has sent another one a message yet",
         (None, Some(_)) => " not measured: MPI is not probed, or several programs are looked at together",
     }
 }

@@ -450,6 +450,21 @@ fn a_matrix_of_many_ranks_is_folded_into_blocks() {
     insta::assert_snapshot!(picture(80, 24, &snapshot, &mut state));
 }
 
+/// The regions of an OpenMP program are a sequence too, and every sequence has a matrix.
+#[test]
+fn a_program_without_mpi_has_no_matrix_and_ranks_that_sent_nothing_have_an_empty_one() {
+    let mut snapshot = snapshot();
+    snapshot.matrix = Some(MatrixView::default());
+    let none = " no rank has sent another one a message yet";
+    let without = " not measured: the program has no MPI";
+    for (mpi, line) in [(snapshot.job.mpi.clone(), none), (None, without)] {
+        snapshot.job.mpi = mpi;
+        let mut state = state(Tab::Matrix, &snapshot);
+        let text = picture(80, 24, &snapshot, &mut state);
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+}
+
 #[test]
 fn terminals_without_blocks_get_plain_characters() {
     assert_eq!(Glyphs::Plain.bar(0.5, 4), "##  ");
