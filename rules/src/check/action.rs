@@ -9,7 +9,7 @@ use super::source::{is_path, source};
 use super::{Checker, optional};
 use crate::change::{Change, Formula};
 use crate::diag::{Diagnostic, Span};
-use crate::eval::constant_mismatch;
+use crate::eval::{constant_mismatch, constant_outside};
 use crate::file::{ActionEntry, TuneEntry};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
@@ -147,7 +147,7 @@ impl Checker<'_> {
         let Checked { action, formulas, of } = self.action(entry, action, home)?;
         self.has_its_place(entry, &action)?;
         let range = match (&entry.range, of) {
-            (Some(expr), Some(of)) => Some((self.range(expr, of, home)?, expr.to_string())),
+            (Some(expr), Some(of)) => Some((self.range(expr, of, &formulas, home)?, expr.to_string())),
             _ => None,
         };
         let role = match &action {
@@ -445,13 +445,20 @@ impl Checker<'_> {
         }
     }
 
-    fn range(&mut self, expr: &Expr, of: Type, home: usize) -> Option<Typed> {
+    /// The range of a value. A constant must be in it: it would never be written.
+    fn range(&mut self, expr: &Expr, of: Type, formulas: &[Formula], home: usize) -> Option<Typed> {
         let mut infer = self.in_window(home);
         infer.proposed = Some(of);
         let typed = infer.infer_boolean(expr)?;
         if typed.type_of.table.is_some() {
             let message = "one condition is needed here, this has several";
             return self.report(Diagnostic::error("E0143", message).at(typed.span, "a table"));
+        }
+        let outside =
+            |formula: &Formula| Some((constant_outside(&formula.value, &typed)?, formula.value.span));
+        if let Some((value, span)) = formulas.iter().find_map(outside) {
+            let message = format!("{value} is outside the range {expr}: it would never be written");
+            return self.refuse("E0145", span, message);
         }
         Some(typed)
     }

@@ -156,6 +156,20 @@ pub(crate) fn constant_mismatch(typed: &Typed, value_type: ValueType) -> Option<
     literal.of_type(value_type).err()
 }
 
+/// The constant that a formula is, if a range refuses it whatever is measured.
+pub(crate) fn constant_outside(typed: &Typed, range: &Typed) -> Option<Scalar> {
+    let constant = typed
+        .is_constant()
+        .then(|| Context::default().eval(typed).single())?
+        .ok()?;
+    let context = Context {
+        proposed: Some(&constant),
+        ..Context::default()
+    };
+    let is_inside = boolean(&context.eval(range).single().ok()?).ok()?;
+    (!is_inside).then_some(constant)
+}
+
 impl<'a> Context<'a> {
     /// The context for one hit.
     pub(crate) fn of_hit<'b>(self, hit: &'b Hit) -> Context<'b>

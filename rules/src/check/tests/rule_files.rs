@@ -349,6 +349,33 @@ fn mistakes_in_complete_rules_are_shown_with_what_to_do() {
     }
 }
 
+#[test]
+fn a_constant_outside_its_range_is_refused_and_a_range_that_is_measured_is_not_known() {
+    let source = |value: &str, range: &str| {
+        format!(
+            "rule: a\nabout: b\nparameters: {{most: 10}}\nroles: {{rank: rank >= 0}}\nprobes:\n  sweep: {{span: sweep}}\n\
+             windows:\n  pulse: {{every: 500ms}}\ntune:\n  - {{set: chunk, when: count(sweep) > 1, value: {value}, range: {range}}}\n"
+        )
+    };
+    for (value, range) in [
+        ("5", "1 <= value <= 10"),
+        ("10", "1 <= value <= most"),
+        ("count(sweep)", "1 <= value <= 10"),
+        ("500", "1 <= value <= count(sweep)"),
+        ("500", "value <= count(rank)"),
+    ] {
+        checked(&source(value, range));
+    }
+    let shown = errors(&source("50 * most", "1 <= value <= most"));
+    for part in [
+        "E0145",
+        "rule.yaml:10:49",
+        "500 is outside the range 1 <= value <= most: it would never be written",
+    ] {
+        assert!(shown.contains(part), "{part} is not in:\n{shown}");
+    }
+}
+
 const USED: &str = "rule: iteration-time\nabout: b\nparameters:\n  slack: 10%\nroles:\n  master: rank == 0\n  other: rank > 0\nprobes:\n  begin: {role: master, entry: begin}\n  end: {role: master, return: end}\n  idle: {role: other, entry: idle}\nwindows:\n  iteration: {from: begin, to: end}\nmetrics:\n  T: iteration.duration * (1 + slack)\n  idled: count(idle)\n";
 
 fn with_used(source: &str) -> Result<CheckedRule, String> {
