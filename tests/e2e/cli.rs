@@ -143,7 +143,8 @@ fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
     let _machine = require!(shared: Root);
     let mut job = start_busywork("300")?;
     // Nothing calls `main` again.
-    let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner", "main"])?;
+    let probes = ["--probe", "step_outer", "step_inner", "main", "no_such_function"];
+    let mut agent = Agent::attach(job.pid(), &probes)?;
     let (mut own_counts, report) = summed(&mut job, &mut agent, 1)?;
     let own_count = own_counts.remove(0);
     let seen = crate::expected::counts(&report["processes"][0]["functions"])?;

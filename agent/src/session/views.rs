@@ -128,7 +128,10 @@ impl<'a> Views<'a> {
             let mut functions = processes.iter().flat_map(|process| &process.functions);
             functions.any(|function| function.name == probe.name)
         };
-        let named = self.measuring.probes.list().iter().filter(is_named);
+        // What was not found is reported as missing.
+        let probes = &self.measuring.probes;
+        let watched = (probes.list().iter().zip(0..)).filter(|(_, number)| probes.is_attached(*number));
+        let named = watched.map(|(probe, _)| probe).filter(is_named);
         let never = named.filter(|probe| !is_called(probe));
         never.map(|probe| probe.name.clone()).collect()
     }

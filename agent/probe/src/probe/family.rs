@@ -90,15 +90,17 @@ impl Probes {
         files.max_by_key(|file| file.at_ns)
     }
 
+    /// Whether some process had the function of a probe, given by its place in the list, and it was probed.
+    pub fn is_attached(&self, probe: u32) -> bool {
+        let mut places = self.attached.values().flatten();
+        places.any(|place| place.site.probe == probe)
+    }
+
     /// Functions that were requested by name in at least one process, and that no process has.
     pub fn never_found(&self) -> Vec<String> {
         if self.late.is_none() {
             return Vec::new();
         }
-        let is_attached = |probe: u32| {
-            let mut places = self.attached.values().flatten();
-            places.any(|place| place.site.probe == probe)
-        };
         let named = |selector: &ProbeSelector| {
             matches!(selector, ProbeSelector::Function(_) | ProbeSelector::Mark(_))
         };
@@ -109,7 +111,7 @@ impl Probes {
             wanted.any(|want| named(&want.selector) && want.flags == 0 && want.captures.is_empty())
         });
         plain
-            .filter(|(_, number)| !is_attached(*number))
+            .filter(|(_, number)| !self.is_attached(*number))
             .map(|(probe, _)| format!("no process of the command was seen to have {}", probe.name))
             .collect()
     }
