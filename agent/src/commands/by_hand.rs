@@ -24,6 +24,9 @@ use crate::{
 const AT_DIFFERENT_ITERATIONS: &str = "note: the ranks got the value at different iterations; if it decides which messages they exchange, they \
      may wait for each other forever. A rule with `together` changes all ranks at the same iteration";
 
+/// Maximum number of ranks that are listed in a message.
+const RANKS_LISTED: usize = 8;
+
 /// The interval for checking whether the processes have reached their sync points.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
@@ -224,8 +227,16 @@ pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<
         .filter(|member| only.is_none_or(|pid| member.process.pid.number == pid))
         .collect();
     if members.is_empty() {
+        let pids = job.members.iter().map(|member| member.process.pid);
+        let pids: Vec<String> = pids.take(RANKS_LISTED).map(|pid| pid.to_string()).collect();
         return Err(Failure::invalid(format!(
-            "{target} is not a rank of its job; leave --only out"
+            "{target} is not a rank of its job: with --only give the process id of the rank ({}{}); without --only all ranks are changed",
+            pids.join(", "),
+            if job.members.len() > pids.len() {
+                ", ..."
+            } else {
+                ""
+            },
         )));
     }
     Ok(members)
