@@ -12,6 +12,8 @@ use thiserror::Error;
 pub(super) enum ValueError {
     #[error("`{0}` is not valid: expected {1}")]
     NotA(String, &'static str),
+    #[error("the value after `{0}=` is empty")]
+    NoValue(String),
     #[error("unknown unit of time `{0}`; use ms, s, min or h")]
     TimeUnit(String),
     #[error(transparent)]
@@ -121,6 +123,7 @@ fn number_and_unit<'a>(text: &'a str, what: &'static str) -> Result<(f64, &'a st
 pub(super) fn assignment(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
+        Some((name, "")) if !name.is_empty() => Err(ValueError::NoValue(name.to_owned())),
         _ => Err(ValueError::NotA(text.to_owned(), "NAME=VALUE, without spaces")),
     }
 }
@@ -142,6 +145,20 @@ mod tests {
         assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
         assert!(duration("soon").is_err() && duration("3 weeks").is_err() && duration("").is_err());
         assert!(period("0").is_err() && period("99ms").is_err() && period("100ms").is_ok());
+    }
+
+    #[test]
+    fn an_assignment_without_a_value_is_not_taken_for_a_mistake_of_its_form() {
+        for (text, wrong) in [
+            ("chunk=", "the value after `chunk=` is empty"),
+            (
+                "chunk",
+                "`chunk` is not valid: expected NAME=VALUE, without spaces",
+            ),
+            ("=", "`=` is not valid: expected NAME=VALUE, without spaces"),
+        ] {
+            assert_eq!(variable_assignment(text).unwrap_err().to_string(), wrong);
+        }
     }
 
     #[test]
