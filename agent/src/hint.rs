@@ -28,11 +28,15 @@ pub(crate) fn undo(targets: &str) -> String {
 }
 
 /// The commands that revert changes, each the newest of its process, given by process and number: one for all
-/// processes of a target, unless a process has several.
-pub(crate) fn undo_each(target: &str, changes: &[(i32, u64)]) -> Vec<String> {
+/// processes of a target, unless a process has several. `are_all` if no other change of the target is in force: then one
+/// command reverts several, too.
+pub(crate) fn undo_each(target: &str, changes: &[(i32, u64)], are_all: bool) -> Vec<String> {
     let pids: BTreeSet<i32> = changes.iter().map(|(pid, _)| *pid).collect();
     if pids.len() > 1 && pids.len() == changes.len() {
         return vec![as_we_are(&format!("undo {} --last", quote(target)))];
+    }
+    if changes.len() > 1 && are_all {
+        return vec![as_we_are(&format!("undo {}", quote(target)))];
     }
     let one = |(pid, change): &(i32, u64)| as_we_are(&format!("undo {pid} {change}"));
     changes.iter().map(one).collect()
@@ -94,11 +98,15 @@ mod tests {
 
     #[test]
     fn one_change_of_each_process_is_reverted_by_one_command() {
-        let ends = |changes: &[(i32, u64)]| -> Vec<String> {
-            let commands = undo_each("heat", changes);
+        let ends_of = |changes: &[(i32, u64)], are_all| -> Vec<String> {
+            let commands = undo_each("heat", changes, are_all);
             let words = commands.iter().filter_map(|command| command.split_once(" undo "));
             words.map(|(_, words)| words.to_owned()).collect()
         };
+        let ends = |changes: &[(i32, u64)]| ends_of(changes, false);
+        assert_eq!(ends_of(&[(7, 4), (7, 5), (8, 4), (8, 5)], true), ["heat"]);
+        assert_eq!(ends_of(&[(7, 4), (8, 4)], true), ["heat --last"]);
+        assert_eq!(ends_of(&[(7, 4)], true), ["7 4"]);
         assert_eq!(ends(&[(7, 4), (8, 4), (9, 5)]), ["heat --last"]);
         assert_eq!(ends(&[(7, 4)]), ["7 4"]);
         assert_eq!(ends(&[(7, 4), (7, 5), (8, 4)]), ["7 4", "7 5", "8 4"]);

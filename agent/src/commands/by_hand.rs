@@ -194,7 +194,7 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
     if let Some(note) = writer.filter(|_| outcomes.changed_processes() > 0) {
         say!("{note}");
     }
-    outcomes.say_revert(&args.target);
+    outcomes.say_revert(&args.target, &job);
     let failed = hand.failed.or(outcomes.have_all_ended().then_some(Code::Invalid));
     actuator.finish().map_err(Failure::failed)?;
     match failed {

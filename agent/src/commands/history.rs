@@ -111,6 +111,19 @@ fn standing(pids: &[Pid]) -> std::io::Result<Vec<(Pid, Vec<JournalChange>)>> {
     pids.iter().map(of).collect()
 }
 
+/// Whether these changes, given by process and number, are all that may be in force in these processes.
+pub(super) fn stand_alone(pids: &[Pid], changes: &[(i32, u64)]) -> bool {
+    let Ok(all) = standing(pids) else {
+        return false;
+    };
+    let numbers = |(pid, of): &(Pid, Vec<JournalChange>)| -> Vec<(i32, u64)> {
+        let of = of.iter().map(|change| (pid.number, change.intent.change));
+        of.collect()
+    };
+    let known: BTreeSet<(i32, u64)> = all.iter().flat_map(numbers).collect();
+    known == changes.iter().copied().collect()
+}
+
 /// Why ranks may not reach a place: a variable that was set by hand in several of them, so at different iterations.
 pub(super) fn set_apart(pids: &[Pid]) -> Option<String> {
     let all = standing(pids).ok()?;

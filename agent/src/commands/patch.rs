@@ -175,7 +175,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
             }
         }
     }
-    outcomes.say_revert(by_hand.target);
+    outcomes.say_revert(by_hand.target, &job);
     actuator.finish().map_err(Failure::failed)?;
     match failed {
         None => Ok(Code::Done),

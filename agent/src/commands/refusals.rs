@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use job::Job;
 use profile::format::plural;
 use tuner::Pid;
+
+use super::history;
 
 /// Results of a command in many processes.
 #[derive(Debug, Default)]
@@ -34,8 +37,10 @@ impl Outcomes {
     }
 
     /// Prints how the changes in a target are reverted.
-    pub(super) fn say_revert(&self, target: &str) {
-        for command in crate::hint::undo_each(target, &self.changes) {
+    pub(super) fn say_revert(&self, target: &str, job: &Job) {
+        let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
+        let are_all = self.changes.len() > 1 && history::stand_alone(&pids, &self.changes);
+        for command in crate::hint::undo_each(target, &self.changes, are_all) {
             say!("revert: {command}");
         }
     }
