@@ -189,7 +189,7 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
         " q quit"
     );
     // Where lines about the cost take the room, the rest of the finding is on another screen.
-    let is_brief = text.contains("1 finding, all of it in Rules");
+    let is_brief = text.contains("1 finding (details: tab Rules)");
     assert!(is_brief || text.contains("    next   "), "{text}");
     // On a small screen the most important parts come first.
     screen.resize(80, 24)?;

@@ -107,7 +107,7 @@ pub(super) fn state<'a>(tunes: impl Iterator<Item = &'a RuleView>) -> Option<&'a
 /// For each current finding its first sentence and its command.
 pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     let mut lines = vec![format!(
-        " {}, all of it in Rules",
+        " {} (details: tab Rules)",
         plural(snapshot.findings.len(), "finding")
     )];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
