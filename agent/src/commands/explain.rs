@@ -26,7 +26,7 @@ pub(super) fn run(words: &[String]) -> CommandResult {
             let stop = if near.is_empty() { "." } else { "" };
             Err(Failure::invalid(format!(
                 "there is no page on {id}{near}{stop} Give a rule (tuneagent rule list), an error such as E0107, or a change such as \
-                 `change PID:1` (tuneagent journal)"
+                 `change PID:1` (tuneagent journal). For a rule of your own: tuneagent rule check FILE, rule plan FILE"
             )))
         }
     }

@@ -64,7 +64,8 @@ fn show(name: &str) -> CommandResult {
     let Some(text) = rules::shipped_text(name) else {
         let near = suggestion(rules::shipped().map(|(known, _)| known.to_owned()), name);
         return Err(Failure::invalid(format!(
-            "no built-in rule is named {name}{near} (all of them: tuneagent rule list)"
+            "no built-in rule is named {name}{near} (all of them: tuneagent rule list). For a rule of your own: tuneagent rule check FILE, \
+             rule plan FILE"
         )));
     };
     say!("{}", text.trim_end());
