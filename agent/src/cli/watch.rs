@@ -73,8 +73,8 @@ pub struct AttachArgs {
 /// The flags of a session, of `attach` and `run` alike.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Let rules change the program: all loaded ones, or those named. Rules that change code, load libraries
-    /// or have `must_be_named` act only if named here
+    /// Let rules change the program: those that may act by themselves, or those named here. Rules that change code, load
+    /// libraries or have `must_be_named` act only if named (`tuneagent rule list` shows which)
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',', help_heading = "Changes")]
     pub apply: Option<Vec<String>>,
     /// Show also what each rule measured, and why it found nothing
@@ -87,8 +87,8 @@ pub struct WatchArgs {
     /// Threads of the run to which speedups are compared: the largest measured size up to this one (4 by default)
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..), help_heading = "What is watched")]
     pub baseline: Option<u32>,
-    /// Leave what the guard confirmed in place; the session ends once all changes are confirmed, or at
-    /// --duration
+    /// Leave what the guard confirmed in place, of the rules that --apply lets act; the session ends once all changes
+    /// are confirmed, or at --duration
     #[arg(long, requires = "apply", help_heading = "Changes")]
     pub keep: bool,
     /// Which rules are loaded
