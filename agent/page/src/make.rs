@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use profile::format::{count, duration, percent, time, times};
+use profile::outcome::{KEPT, KEPT_UNTIL_THE_END, REVERTED};
 use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
 use report::view;
 
@@ -104,10 +105,12 @@ fn changed(change: &ChangeView) -> String {
         ("", new) => new.to_owned(),
         (old, new) => format!("{old} -> {new}"),
     };
-    let verdict = change
-        .guard
-        .as_ref()
-        .map_or(change.outcome.as_str(), |guard| guard.verdict);
+    let outcome = change.outcome.as_str();
+    let verdict = match change.guard.as_ref().map(|guard| guard.verdict) {
+        Some(KEPT) if outcome == REVERTED => KEPT_UNTIL_THE_END,
+        Some(verdict) => verdict,
+        None => outcome,
+    };
     format!("{}: {} {values}: {verdict}", change.rule, change.variable)
 }
 

@@ -2,8 +2,8 @@
 
 use profile::format::{bytes, count, duration};
 use profile::{
-    CallSiteView, ChangeView, FunctionTotals, GuardView, Inflation, PredictedSize, ProcessView, RegionsView,
-    RuleView, ScalingLaw, ScalingPrediction, SizeView, Snapshot,
+    CallSiteView, ChangeView, FunctionTotals, Inflation, PredictedSize, ProcessView, RegionsView, RuleView,
+    ScalingLaw, ScalingPrediction, SizeView, Snapshot,
 };
 use report::view;
 
@@ -243,7 +243,7 @@ fn changes(snapshot: &Snapshot) -> Table {
             text(&change.old),
             text(&change.new),
             text(&change.outcome),
-            text(guard.map_or_else(String::new, GuardView::sentence)),
+            text(guard.map_or_else(String::new, |guard| guard.sentence_after(&change.outcome))),
             number(Some(change.hold_ns as f64).filter(|ns| *ns > 0.0), duration),
         ]
     };

@@ -233,6 +233,21 @@ fn a_session_that_measured_nothing_is_a_page_too() {
     );
 }
 
+#[test]
+fn a_change_that_was_kept_is_kept_until_the_session_ended_if_it_was_reverted() {
+    let mut ended = session();
+    let reverted = |change: &ChangeView| ChangeView {
+        outcome: "reverted".into(),
+        ..change.clone()
+    };
+    ended.changes = ended.changes.iter().map(reverted).collect();
+    for (snapshot, is_reverted) in [(session(), false), (ended, true)] {
+        let text = file(&page(&snapshot)).unwrap();
+        assert_eq!(text.contains("kept until the session ended"), is_reverted);
+        assert_eq!(text.contains("; kept<"), !is_reverted);
+    }
+}
+
 fn compressed(text: &str) -> usize {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();

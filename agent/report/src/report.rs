@@ -298,7 +298,7 @@ fn change(view: &ChangeView) -> Value {
             "effect": guard.effect,
             "verdict": guard.verdict,
             "reason": guard.reason,
-            "text": guard.sentence(),
+            "text": guard.sentence_after(&view.outcome),
         })),
         "reaction": view.reaction.map(|reaction| json!({
             "window_ns": reaction.window_ns,

@@ -16,6 +16,8 @@ pub const REVERTED: &str = "reverted";
 pub const LEFT_ALONE: &str = "left alone: the program changed it since";
 /// Verdict: the change stays.
 pub const KEPT: &str = "kept";
+/// What became of a change that was kept, and is reverted.
+pub const KEPT_UNTIL_THE_END: &str = "kept until the session ended";
 /// Verdict: the change is being judged.
 pub const ON_TRIAL: &str = "on trial";
 /// Verdict: the session ended before a judgement.

@@ -6,7 +6,7 @@ use plan::Keyword;
 pub use rules::Standing;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-use super::outcome::{ENDED, NOT_JUDGED, ON_TRIAL, REVERTED, VERDICTS};
+use super::outcome::{ENDED, KEPT, KEPT_UNTIL_THE_END, NOT_JUDGED, ON_TRIAL, REVERTED, VERDICTS};
 
 /// One of a few fixed words. A type alias, because serde borrows fields whose type is spelled `&str`.
 type Word = &'static str;
@@ -197,6 +197,14 @@ impl GuardView {
         }
     }
 
+    /// As `sentence`, for a change with this outcome: one that was kept is reverted at the end of the session.
+    pub fn sentence_after(&self, outcome: &str) -> String {
+        match (self.verdict, outcome) {
+            (KEPT, REVERTED) => format!("{}; {KEPT_UNTIL_THE_END}", self.text),
+            _ => self.sentence(),
+        }
+    }
+
     /// For display: the judgement and what becomes of the change.
     pub fn sentence(&self) -> String {
         let text = &self.text;
@@ -260,6 +268,15 @@ mod tests {
             ),
         ] {
             assert_eq!(guard.sentence(), sentence);
+            assert_eq!(guard.sentence_after(WRITTEN), sentence);
         }
+        assert_eq!(
+            judged(KEPT, None).sentence_after(REVERTED),
+            "pace: 1 -> 2; kept until the session ended"
+        );
+        assert_eq!(
+            judged(REVERTED, None).sentence_after(REVERTED),
+            "pace: 1 -> 2; reverted"
+        );
     }
 }

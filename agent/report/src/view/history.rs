@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profile::format::{plural, time};
-use profile::outcome::{KEPT, REVERTED};
+use profile::outcome::REVERTED;
 use profile::{ChangeView, Snapshot};
 
 /// Number of newest decisions that are shown.
@@ -94,9 +94,9 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         report("promised", expect);
     }
     if let Some(guard) = &first.guard {
-        let is_reverted = guard.verdict == KEPT && changes.iter().all(|change| change.outcome == REVERTED);
-        match is_reverted {
-            true => report("guard", &format!("{}; kept until the session ended", guard.text)),
+        let are_reverted = changes.iter().all(|change| change.outcome == REVERTED);
+        match are_reverted {
+            true => report("guard", &guard.sentence_after(REVERTED)),
             false => report("guard", &guard.sentence()),
         }
     }
