@@ -250,7 +250,7 @@ change: guard term
 hit: term value
 window: term
 rule: change diag folds function guard measure plan read requirements target term value window
-eval: aggregate change facts folds function hit lang measure rule partial_sum term types value
+eval: aggregate change facts folds function hit lang measure quantity rule partial_sum term types value
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value

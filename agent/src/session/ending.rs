@@ -37,7 +37,8 @@ impl Session {
     ) -> CommandResult {
         // The client receives its answer before the end.
         tokio::task::yield_now().await;
-        nodes::end(&mut self.target, &mut self.rules, &mut self.screen, reason).await;
+        let (target, rules, screen) = (&mut self.target, &mut self.rules, &mut self.screen);
+        nodes::end(target, rules, screen, reason).await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Closing {
             control,
@@ -58,13 +59,8 @@ impl Session {
         while let Some(request) = sources.request() {
             self.answer(request);
         }
-        nodes::finish(
-            &mut self.target,
-            &mut self.rules,
-            &mut self.screen,
-            &last.snapshot,
-        )
-        .await;
+        let (target, rules, screen) = (&mut self.target, &mut self.rules, &mut self.screen);
+        nodes::finish(target, rules, screen, &last.snapshot).await;
         self.screen.end_page(last.snapshot).await;
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),

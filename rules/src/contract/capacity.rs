@@ -229,32 +229,32 @@ impl Contract {
 
 /// A quantity that can be changed, with a value as an example.
 #[derive(Clone, Copy)]
-struct Quantity {
+struct SettableQuantity {
     name: &'static str,
     example: &'static str,
     dimension: Dimension,
 }
 
-const BANDWIDTH: Quantity = Quantity {
+const BANDWIDTH: SettableQuantity = SettableQuantity {
     name: "bandwidth",
     example: "1Gbit/s",
     dimension: Dimension { time: -1, bytes: 1 },
 };
 
-const SIZE: Quantity = Quantity {
+const SIZE: SettableQuantity = SettableQuantity {
     name: "size",
     example: "2MB",
     dimension: Dimension::BYTES,
 };
 
-const TIME: Quantity = Quantity {
+const TIME: SettableQuantity = SettableQuantity {
     name: "time",
     example: "60ms",
     dimension: Dimension::TIME,
 };
 
 /// A positive constant of this quantity.
-fn constant_of(written: &str, quantity: Quantity) -> Result<f64, ContractError> {
+fn constant_of(written: &str, quantity: SettableQuantity) -> Result<f64, ContractError> {
     let text = crate::lang::text::Text::elsewhere(written, crate::diag::Span::default());
     let expr = crate::lang::parser::parse(&text).ok();
     let found = expr.and_then(|expr| super::exact::constant(&expr, &|_| None).ok());

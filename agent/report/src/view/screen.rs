@@ -523,12 +523,11 @@ pub(super) mod tests {
     fn an_estimate_without_an_upper_bound_is_shown_with_the_part_of_the_time_that_it_is_of() {
         let mut snapshot = snapshot(1);
         let process = &mut snapshot.processes[0];
-        let estimate = profile::cost::Estimate {
+        process.functions[0].estimate = Some(profile::cost::Estimate {
             watched: 0.38,
             from: process.functions[0].calls,
             ..Default::default()
-        };
-        process.functions[0].estimate = Some(estimate);
+        });
         process.functions[0].calls_per_s = 1_213_059.0;
         let rates = process.rates.as_mut().unwrap();
         rates.sampled = Some(0.013);

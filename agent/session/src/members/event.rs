@@ -295,20 +295,22 @@ impl fmt::Display for MemberNotice {
             MemberNotice::MoreExited {
                 by_signal,
                 with_status,
-            } => {
-                let of = |count: u32, how| match count {
-                    0 => None,
-                    count => Some(format!("{} {how}", plural(count as usize, "more process"))),
-                };
-                let parts = [
-                    of(*by_signal, "ended by signals"),
-                    of(*with_status, "exited with a status other than 0"),
-                ];
-                f.write_str(&Vec::from_iter(parts.into_iter().flatten()).join(", "))
-            }
+            } => f.write_str(&more_exited(*by_signal, *with_status)),
             MemberNotice::Missing(text) => write!(f, "missing: {text}"),
         }
     }
+}
+
+fn more_exited(by_signal: u32, with_status: u32) -> String {
+    let of = |count: u32, how| match count {
+        0 => None,
+        count => Some(format!("{} {how}", plural(count as usize, "more process"))),
+    };
+    let parts = [
+        of(by_signal, "ended by signals"),
+        of(with_status, "exited with a status other than 0"),
+    ];
+    Vec::from_iter(parts.into_iter().flatten()).join(", ")
 }
 
 impl fmt::Display for Exit {
