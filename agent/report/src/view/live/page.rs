@@ -3,6 +3,7 @@
 use plan::Mode;
 use profile::Snapshot;
 use profile::format::{self, percent, plural};
+use profile::outcome::{IN_FORCE, WRITTEN};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -137,19 +138,28 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
     frame.render_widget(last, keys);
 }
 
-/// The job, the time for which it is watched, and whether this session may change it.
+/// The job, the time for which it is watched, and whether this session may change it or has changed it.
 fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
     let applies = |rule: &&profile::RuleView| rule.mode == Mode::Applying.name();
     let may_write = snapshot.rules.iter().any(|rule| applies(&rule));
-    let badge = if may_write {
-        " may write "
-    } else {
-        " only watches "
+    let is_changed = snapshot
+        .changes
+        .iter()
+        .any(|change| [WRITTEN, IN_FORCE].contains(&change.outcome.as_str()));
+    let badge = match (may_write, is_changed) {
+        (true, _) => " may write ",
+        // The rules that made them were switched off: they stay until the session ends.
+        (false, true) => " changes in force ",
+        (false, false) => " only watches ",
     };
     let elapsed = format!("  {} ", format::time(snapshot.elapsed));
     let room = columns.saturating_sub(badge.len() + elapsed.chars().count());
     let job = screen::header_within(snapshot, room);
-    let colour = if may_write { Color::Yellow } else { Color::Green };
+    let colour = if may_write || is_changed {
+        Color::Yellow
+    } else {
+        Color::Green
+    };
     Line::from(vec![
         Span::styled(format!("{job:<room$}"), Modifier::BOLD),
         Span::raw(elapsed),

@@ -315,6 +315,13 @@ fn the_first_line_says_whether_the_session_may_write_at_any_width() {
     };
     assert!(first(&snapshot, 40).contains(" may write "));
     snapshot.rules.iter_mut().for_each(|rule| rule.mode = "advising");
+    let written = profile::ChangeView {
+        outcome: profile::outcome::WRITTEN.into(),
+        ..profile::ChangeView::default()
+    };
+    snapshot.changes = vec![written];
+    assert!(first(&snapshot, 40).contains(" changes in force "));
+    snapshot.changes[0].outcome = profile::outcome::REVERTED.into();
     assert!(first(&snapshot, 40).contains(" only watches "));
     // On a narrow terminal the tabs are numbers, and the chosen one has its name.
     let text = picture(50, 12, &snapshot, &mut state(Tab::CallSites, &snapshot));
