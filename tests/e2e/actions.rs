@@ -292,7 +292,7 @@ fn variables_that_may_not_be_set_are_refused_and_reported_with_the_reason() -> O
     let acting = Acting::start(&[], tunes)?;
     let said = [
         "expected an integer",
-        "the type of `cfg.solver` (4 bytes) is not known",
+        "`cfg.solver` is a struct: name one of its members (`cfg.solver.chunk`)",
         "is read-only",
         "element 3 is outside of int[3]",
         "has no function `nobody_has_this`",

@@ -306,7 +306,7 @@ writable_place: address clock dwarf live_maps maps memory module process space v
 place: address arch arena maps memory module process space writable_place
 ptrace: arch process seccomp
 write: address arena memory place process ptrace space sys variable writable_place
-error: address memory module place process ptrace space write
+error: address function memory module place process ptrace space write
 exits: address frames image symbol
 intact: address maps memory module printable process space
 function: address dwarf image module process space spelling symbol
@@ -318,10 +318,10 @@ rendezvous: address clock process ptrace sync writable_place write
 site: address arch image
 lock: author memory process
 writer: arena author clock error journal lock memory module place process remote space sync variable writable_place write
-action: address arch arena clock dwarf error foreign image journal memory module place process ptrace remote
+action: address arch arena clock dwarf error foreign function image journal memory module place process ptrace remote
     rendezvous site space symbol sync variable write writer
 revert: author journal module process space variable writable_place write writer
-actuator: action address clock error journal lock memory module place process ptrace rendezvous space
+actuator: action address clock error function journal lock memory module place process ptrace rendezvous space
     sync sys revert variable author writable_place write writer
 catalog: address dwarf image spelling symbol
 libraries: foreign image

@@ -37,8 +37,7 @@ impl Session {
     ) -> CommandResult {
         // The client receives its answer before the end.
         tokio::task::yield_now().await;
-        let (target, rules, screen) = (&mut self.target, &mut self.rules, &mut self.screen);
-        nodes::end(target, rules, screen, reason).await;
+        nodes::end(&mut self.target, &mut self.rules, &mut self.screen, reason).await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Closing {
             control,
