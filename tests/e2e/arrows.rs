@@ -306,10 +306,10 @@ writable_place: address clock dwarf live_maps maps memory module process space v
 place: address arch arena maps memory module process space writable_place
 ptrace: arch process seccomp
 write: address arena memory place process ptrace space sys variable writable_place
-error: address function memory module place process ptrace space write
 exits: address frames image symbol
 intact: address maps memory module printable process space
 function: address dwarf image module process space spelling symbol
+error: address function memory module place process ptrace space write
 sync: address dwarf exits function intact module process space symbol variable
 journal: address arena author clock image process sync variable
 unwind: address arch frames maps module place
