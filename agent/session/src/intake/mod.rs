@@ -32,6 +32,8 @@ const CALLS_NS: u64 = 100_000_000;
 pub struct Intake {
     /// Hits were left in the ring. The kernel wakes us again only after the ring was found empty.
     is_left: bool,
+    /// A pass through the ring that was interrupted for other events.
+    interrupted: Option<Pass>,
     /// Hits that were read since the last evaluation.
     gathered: usize,
     /// The time of the newest hit.
@@ -48,6 +50,14 @@ pub struct Intake {
     unread: Unread,
     /// When the next decision is likely to be due.
     pub prediction: Prediction,
+}
+
+/// A pass through the ring: it ends when the ring is empty, or when as many hits were read as it can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    pub began_ns: u64,
+    /// Maximum number of hits still to be read.
+    pub left: usize,
 }
 
 /// The state of the ring after its hits were read.
@@ -115,6 +125,24 @@ impl Intake {
     pub fn gather(&mut self, taken: usize) -> bool {
         self.gathered += taken;
         self.gathered >= HITS_PER_WAKE
+    }
+
+    /// Goes on with the pass that was interrupted, or begins one of at most `hits`.
+    pub fn pass(&mut self, now_ns: u64, hits: usize) -> Pass {
+        self.interrupted.take().unwrap_or(Pass {
+            began_ns: now_ns,
+            left: hits,
+        })
+    }
+
+    /// Interrupts a pass, so that other events are handled. Hits are left in the ring.
+    pub fn interrupt(&mut self, pass: Pass) {
+        self.interrupted = Some(pass);
+        self.is_left = true;
+    }
+
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some()
     }
 
     /// Begins the evaluation of the hits that were read; returns the time of the newest.

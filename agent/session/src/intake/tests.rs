@@ -50,6 +50,30 @@ fn a_ring_that_is_never_empty_is_known_up_to_when_what_it_can_hold_was_begun_to_
 }
 
 #[test]
+fn a_pass_that_was_interrupted_goes_on_where_it_stopped_and_other_events_come_between() {
+    let mut intake = Intake::new(MS);
+    let first = Pass {
+        began_ns: 2 * MS,
+        left: 9,
+    };
+    assert_eq!(intake.pass(2 * MS, 9), first);
+    intake.interrupt(Pass { left: 5, ..first });
+    assert!(
+        intake.is_left(),
+        "no hit wakes the session before the ring was empty"
+    );
+    assert_eq!(intake.watermark_ns, MS);
+    assert_eq!(intake.pass(3 * MS, 9), Pass { left: 5, ..first });
+    assert_eq!(
+        intake.pass(4 * MS, 9),
+        Pass {
+            began_ns: 4 * MS,
+            left: 9
+        }
+    );
+}
+
+#[test]
 fn while_something_is_being_written_the_watermark_stays() {
     for (taken, drain) in [(3, Drain::Again), (0, Drain::Stuck)] {
         let mut intake = Intake::new(MS);

@@ -18,8 +18,12 @@ use crate::{
     },
 };
 
-/// How often the ring is drained in a row before other work is done.
+/// How often the ring is emptied in a row before other work is done.
 const DRAINS: usize = 16;
+
+/// How long hits are read in a row before other events are handled. If hits come faster than they are read,
+/// sampling windows must still end on time.
+const PASS_NS: u64 = 10_000_000;
 
 /// More hits than the ring can hold. At the end of a window all of its hits are read.
 const ALL_HITS: usize = abi::RING_BYTES as usize / abi::HitRecord::SHORT_BYTES;
@@ -51,7 +55,7 @@ impl Measuring {
     /// Takes all hits and partial sums, and first reads counters if a timed window is over too. Returns the
     /// time up to which windows may be closed.
     pub(in crate::session) fn take_due(&mut self, context: &mut Context<'_>) -> Result<u64, KernelError> {
-        self.take_all_hits(context);
+        self.take_more_hits(context);
         let newest_ns = self.intake.evaluate();
         if context.rules.take_may_decide() && context.actuation.may_order() {
             self.intake.prediction.fell_due(newest_ns);
@@ -79,29 +83,44 @@ impl Measuring {
     /// read, the ring is never empty: then as many are read as it can hold, which includes all that were in
     /// it at the beginning.
     pub(in crate::session) fn take_all_hits(&mut self, context: &mut Context<'_>) {
-        let began_ns = monotonic_ns();
-        let mut left = ALL_HITS;
-        let mut watermark_ns = None;
-        for _ in 0..DRAINS {
-            let taken = self.take_hits(context, left);
-            left = left.saturating_sub(taken);
-            if left == 0 {
-                let until_ns = self.intake.known_before(began_ns);
-                watermark_ns = self.read_parted(context).then_some(until_ns);
+        self.drain(context, u64::MAX);
+    }
+
+    /// As [`Measuring::take_all_hits`], for a limited time. If there are more, the watermark stays, and the
+    /// next call goes on.
+    pub(in crate::session) fn take_more_hits(&mut self, context: &mut Context<'_>) {
+        self.drain(context, PASS_NS);
+    }
+
+    fn drain(&mut self, context: &mut Context<'_>, time_ns: u64) {
+        let until_ns = monotonic_ns().saturating_add(time_ns);
+        let mut pass = self.intake.pass(monotonic_ns(), ALL_HITS);
+        let (mut watermark_ns, mut drains) = (None, 0);
+        while drains < DRAINS {
+            let taken = self.take_hits(context, pass.left.min(HITS_PER_WAKE));
+            pass.left -= taken.min(pass.left);
+            if pass.left == 0 {
+                let known_ns = self.intake.known_before(pass.began_ns);
+                watermark_ns = self.read_parted(context).then_some(known_ns);
                 break;
             }
+            let may_be_empty = taken < HITS_PER_WAKE;
+            if !may_be_empty && monotonic_ns() >= until_ns {
+                self.intake.interrupt(pass);
+                break;
+            }
+            drains += usize::from(may_be_empty);
             // A window that has just ended is closed at once, not at the next hit.
-            let Some(until_ns) = self.intake.known_until(monotonic_ns()) else {
-                continue;
-            };
+            let known_ns = self.intake.known_until(monotonic_ns()).filter(|_| may_be_empty);
+            let Some(known_ns) = known_ns else { continue };
             // Before the last check of the ring, which contains sums that the kernel side sent meanwhile.
             let is_empty = self.read_parted(context) && self.ring_is_empty();
-            match self.intake.drained(taken, until_ns, is_empty) {
+            match self.intake.drained(taken, known_ns, is_empty) {
                 Drain::Again => {}
                 Drain::Stuck => break,
-                Drain::UpTo(until_ns) => {
+                Drain::UpTo(known_ns) => {
                     context.rules.forget_parted();
-                    watermark_ns = Some(until_ns);
+                    watermark_ns = Some(known_ns);
                     break;
                 }
             }

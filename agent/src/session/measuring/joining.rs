@@ -462,7 +462,11 @@ impl Measuring {
         context: &mut Context<'_>,
         switches: &[ProbeSwitch],
     ) -> Result<(), KernelError> {
-        self.take_all_hits(context);
+        self.take_more_hits(context);
+        if self.intake.is_interrupted() {
+            // Hits of the state before are observed after the switch: windows that contain it are incomplete.
+            self.lose_hits(context.rules);
+        }
         self.read(context)?;
         context.rules.switch_probes(switches);
         let members = context.target.watched(&self.profile.processes);

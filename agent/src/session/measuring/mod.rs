@@ -95,7 +95,7 @@ impl Measuring {
 
     /// At a tick: reads all data, and keeps the cost of watching within its budget.
     pub(super) fn at_tick(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
-        self.take_all_hits(context);
+        self.take_more_hits(context);
         self.read(context)?;
         self.take_closed(context)?;
         self.mind_regions(context)?;
