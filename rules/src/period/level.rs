@@ -21,10 +21,6 @@ const OF_A_COUNT: usize = 6;
 /// Minimum number of equal segments in a loop.
 const EQUAL_ENOUGH: usize = 3;
 
-/// Minimum number of calls in the equal segments: among random calls of 29 sites, five in a row come from one
-/// site in one of 7 000 sequences.
-const EQUAL_CALLS: usize = 8;
-
 /// Minimum number of similar segments in a loop.
 const ALIKE_ENOUGH: usize = 8;
 
@@ -244,9 +240,7 @@ fn regular(candidate: &PeriodCandidate, calls: &CallWindow, branches: f64) -> Op
         return None;
     }
     let (at, equal) = kinds.iter().enumerate().max_by_key(|(_, kind)| kind.count)?;
-    let is_equal = equal.count >= EQUAL_ENOUGH
-        && equal.count * equal.length >= EQUAL_CALLS
-        && equal.count as f64 >= ALIKE_MIN * segments;
+    let is_equal = equal.count >= EQUAL_ENOUGH && equal.count as f64 >= ALIKE_MIN * segments;
     if !is_equal && !may_be_alike(candidate) {
         return None;
     }
