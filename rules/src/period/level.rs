@@ -21,6 +21,10 @@ const OF_A_COUNT: usize = 6;
 /// Minimum number of equal segments in a loop.
 const EQUAL_ENOUGH: usize = 3;
 
+/// Minimum number of calls in the equal segments, unless most calls since the first anchor are in them: among
+/// random calls of 29 sites, five in a row come from one site in one of 7 000 sequences.
+const EQUAL_CALLS: usize = 8;
+
 /// Minimum number of similar segments in a loop.
 const ALIKE_ENOUGH: usize = 8;
 
@@ -240,7 +244,10 @@ fn regular(candidate: &PeriodCandidate, calls: &CallWindow, branches: f64) -> Op
         return None;
     }
     let (at, equal) = kinds.iter().enumerate().max_by_key(|(_, kind)| kind.count)?;
-    let is_equal = equal.count >= EQUAL_ENOUGH && equal.count as f64 >= ALIKE_MIN * segments;
+    let in_equal = equal.count * equal.length;
+    let is_equal = equal.count >= EQUAL_ENOUGH
+        && (in_equal >= EQUAL_CALLS || 2 * in_equal > candidate.calls())
+        && equal.count as f64 >= ALIKE_MIN * segments;
     if !is_equal && !may_be_alike(candidate) {
         return None;
     }

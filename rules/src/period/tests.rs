@@ -153,6 +153,20 @@ fn a_long_loop_is_found_once_the_window_has_grown() {
     }
 }
 
+#[test]
+fn five_random_calls_of_one_site_are_no_loop_and_three_iterations_of_one_call_are() {
+    let random: Vec<u64> = [7]
+        .into_iter()
+        .chain(100..131)
+        .chain([7; 5])
+        .chain(131..151)
+        .collect();
+    assert_eq!(watch(&random, random.len()).0.known(), None);
+    let iterations: Vec<u64> = (100..131).chain([7; 4]).collect();
+    let (detector, _) = watch(&iterations, iterations.len());
+    assert_eq!(detector.known().map(|known| known.calls), Some(1.0));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
