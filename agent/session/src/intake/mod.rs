@@ -141,6 +141,11 @@ impl Intake {
         self.is_left = true;
     }
 
+    /// The next pass begins anew.
+    pub fn forget_pass(&mut self) {
+        self.interrupted = None;
+    }
+
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.is_some()
     }

@@ -64,6 +64,8 @@ fn a_pass_that_was_interrupted_goes_on_where_it_stopped_and_other_events_come_be
     );
     assert_eq!(intake.watermark_ns, MS);
     assert_eq!(intake.pass(3 * MS, 9), Pass { left: 5, ..first });
+    intake.interrupt(first);
+    intake.forget_pass();
     assert_eq!(
         intake.pass(4 * MS, 9),
         Pass {

@@ -83,6 +83,8 @@ impl Measuring {
     /// read, the ring is never empty: then as many are read as it can hold, which includes all that were in
     /// it at the beginning.
     pub(in crate::session) fn take_all_hits(&mut self, context: &mut Context<'_>) {
+        // The remainder of an interrupted pass would leave the hits that came since it began.
+        self.intake.forget_pass();
         self.drain(context, u64::MAX);
     }
 
@@ -93,8 +95,9 @@ impl Measuring {
     }
 
     fn drain(&mut self, context: &mut Context<'_>, time_ns: u64) {
-        let until_ns = monotonic_ns().saturating_add(time_ns);
-        let mut pass = self.intake.pass(monotonic_ns(), ALL_HITS);
+        let now_ns = monotonic_ns();
+        let until_ns = now_ns.saturating_add(time_ns);
+        let mut pass = self.intake.pass(now_ns, ALL_HITS);
         let (mut watermark_ns, mut drains) = (None, 0);
         while drains < DRAINS {
             let taken = self.take_hits(context, pass.left.min(HITS_PER_WAKE));
