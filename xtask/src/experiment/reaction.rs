@@ -6,8 +6,6 @@
 //! timestamp of the hit at the iteration's end. The program reports the number that it finds at the top of
 //! each iteration, and the duration of each iteration by its own clock.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use tuneagent_e2e::programs;
 
@@ -251,17 +249,20 @@ impl Measured<'_> {
             ));
             let runs = self.rounds.of(&name(count, how));
             let iterations: usize = runs.iter().map(|run| run.iterations.len()).sum();
-            let overtaken: usize = runs
-                .iter()
-                .map(|run| overtaken(&run.each("seconds"), &followed(run)))
-                .sum();
+            let windows: u64 = runs.iter().map(windows).sum();
+            claims.push(Claim::of_logic(
+                format!("{count} workers{with}: {windows} windows closed, of {iterations} iterations; one for each"),
+                windows == iterations as u64,
+            ));
             let followed = self.reactions(count, how).len();
             claims.push(Claim::of_logic(
-                format!(
-                    "{count} workers{with}: {followed} of {iterations} iterations were followed to a write, {overtaken} were over before the \
-                     one before them was written; nine of ten of the others must be followed"
-                ),
-                10 * followed >= 9 * (iterations - overtaken),
+                format!("{count} workers{with}: each of {followed} writes follows an iteration of its own"),
+                followed > 0 && runs.iter().all(each_has_its_own_iteration),
+            ));
+            // An iteration that ends while the agent has no CPU is over before its predecessor is written.
+            claims.push(Claim::of_times(
+                format!("{count} workers{with}: {followed} of {iterations} iterations were followed to a write; nine of ten must be"),
+                10 * followed >= 9 * iterations,
             ));
         }
         for (up_to, with) in [(AT_ITS_END, ""), (GOING_ON, ", until the program goes on,")] {
@@ -292,58 +293,23 @@ fn iteration(change: &Value) -> Option<usize> {
     next.checked_sub(1)
 }
 
-/// Seconds from an iteration's end to its write, by the index of the iteration.
-fn followed(run: &Run) -> BTreeMap<usize, f64> {
-    let of = |change: &Value| {
-        let lag_ns = change["reaction"]["lag_ns"].as_f64()?;
-        Some((iteration(change)?, lag_ns / 1e9))
-    };
-    reactions(run).filter_map(of).collect()
+/// Windows of the rule that were closed, whether they were evaluated or left out.
+fn windows(run: &Run) -> u64 {
+    let rule = run.report.as_ref().map(|report| &report["rules"][0]);
+    let left_out = rule.and_then(|rule| rule["windows_left_out"].as_object());
+    let left_out = left_out.into_iter().flat_map(|by_reason| by_reason.values());
+    let evaluated = rule.map(|rule| &rule["windows"]);
+    evaluated
+        .into_iter()
+        .chain(left_out)
+        .filter_map(Value::as_u64)
+        .sum()
 }
 
-/// Number of iterations that ended while an earlier change was under way, so that the rule decided nothing.
-/// This happens if the machine stops the agent for longer than an iteration.
-fn overtaken(seconds: &[f64], followed: &BTreeMap<usize, f64>) -> usize {
-    let after = |(iteration, lag): (&usize, &f64)| {
-        let mut rest = *lag;
-        let later = (iteration + 1..seconds.len()).take_while(|later| !followed.contains_key(later));
-        later
-            .take_while(|later| {
-                rest -= seconds[*later];
-                rest >= 0.0
-            })
-            .count()
-    };
-    followed.iter().map(after).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_iteration_is_overtaken_only_where_the_write_before_it_came_after_its_end() {
-        let seconds = [0.025; 8];
-        let with = |followed: &[(usize, f64)]| overtaken(&seconds, &followed.iter().copied().collect());
-        let all: Vec<_> = (0..8).map(|iteration| (iteration, 0.0004)).collect();
-        assert_eq!(with(&all), 0);
-        // Iterations 1, 2, 4, 5 and 6 had no change for another reason.
-        assert_eq!(with(&[(0, 0.0004), (3, 0.0004), (7, 0.0004)]), 0);
-        // The agent was stopped for 60 ms at the end of the second iteration.
-        let stopped = [
-            (0, 0.0004),
-            (1, 0.06),
-            (4, 0.0004),
-            (5, 0.0004),
-            (6, 0.0004),
-            (7, 0.0004),
-        ];
-        assert_eq!(with(&stopped), 2);
-        // A stop of 60 ms does not explain the third missing change after it.
-        assert_eq!(
-            with(&[(0, 0.0004), (1, 0.06), (5, 0.0004), (6, 0.0004), (7, 0.0004)]),
-            2
-        );
-        assert_eq!(with(&[]), 0);
-    }
+fn each_has_its_own_iteration(run: &Run) -> bool {
+    let iterations: Vec<_> = reactions(run).map(iteration).collect();
+    iterations.is_sorted_by(|one, next| one < next)
+        && iterations
+            .iter()
+            .all(|index| index.is_some_and(|index| index < run.iterations.len()))
 }
