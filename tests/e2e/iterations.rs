@@ -112,7 +112,7 @@ fn efficiencies_of_a_known_imbalance_are_those_of_the_closed_form() -> Outcome {
     let pace = number(&report["iteration"]["mean_s"]) / 0.3;
     assert!((0.98..=1.02).contains(&pace), "{}", report["iteration"]);
     let text = report["findings"][0]["text"].as_str().ok_or("no finding")?;
-    assert!(text.starts_with("rank 0 computes 1.8"), "{text}");
+    assert!(text.starts_with("rank 0 spends 1.8"), "{text}");
     loads_add_up(&report)
 }
 

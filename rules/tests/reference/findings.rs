@@ -95,7 +95,7 @@ fn the_rank_that_computes_longest_is_named_with_its_excess() {
     let text = finding("load-imbalance", &shares).expect("a finding");
     assert_eq!(
         text,
-        "rank 3 computes 1.8 times as long as the mean of the 4 ranks:\nload balance 55.6 %; the others wait for it."
+        "rank 3 spends 1.8 times as long outside MPI as the mean of the 4 ranks:\nload balance 55.6 %; the others wait for it."
     );
 }
 
@@ -127,7 +127,10 @@ fn ranks_that_yield_inside_mpi_do_not_wait_for_a_cpu_there() {
         ..computing(useful)
     });
     let text = finding("load-imbalance", &yielding).expect("a finding");
-    assert!(text.starts_with("rank 1 computes 1.64 times as long"), "{text}");
+    assert!(
+        text.starts_with("rank 1 spends 1.64 times as long outside MPI"),
+        "{text}"
+    );
 }
 
 fn calling(call: &'static str, calls: u64, ms: u64, bytes: u64) -> Rank {

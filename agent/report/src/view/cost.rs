@@ -214,10 +214,9 @@ fn windows(view: &WindowsView, snapshot: &Snapshot, is_over_all: bool) -> String
         "calls"
     };
     format!(
-        "    {} {verb} watched {} of the time (--budget {}): {what} outside this time are not seen; ~ marks estimates",
+        "    {} {verb} watched {} of the time (to keep the cost within --budget): {what} outside this time are not seen; ~ marks estimates",
         view.names(2),
         percent(part),
-        view.budget,
     )
 }
 
@@ -365,7 +364,7 @@ mod tests {
         });
         insta::assert_snapshot!(now(&snapshot).join("\n"), @r"
          cost: the program takes ~0.9 % longer (probes 0.9 %, mostly of MPI_Iprobe); tuneagent uses 0.4 % of an idle CPU, 21 MiB
-            MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites outside this time are not seen; ~ marks estimates
+            MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (to keep the cost within --budget): calls, iterations and call sites outside this time are not seen; ~ marks estimates
         ");
         // A rank that hardly ever has a CPU is delayed most.
         if let Some(cost) = &mut snapshot.cost {

@@ -230,9 +230,9 @@ mod tests {
         snapshot.past_findings = vec![FindingView {
             at: std::time::Duration::from_millis(6110),
             gone_at: Some(std::time::Duration::from_millis(10_200)),
-            ..finding("load-imbalance", "rank 4 computes 1.9 times as long")
+            ..finding("load-imbalance", "rank 4 spends 1.9 times as long outside MPI")
         }];
-        let past = "load-imbalance (from 6.11 s to 10.2 s)   rank 4 computes 1.9 times as long";
+        let past = "load-imbalance (from 6.11 s to 10.2 s)   rank 4 spends 1.9 times as long outside MPI";
         assert_eq!(
             at_end(&snapshot, false),
             [" 1 finding".to_owned(), format!(" 1  {past}")]

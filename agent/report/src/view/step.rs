@@ -74,6 +74,9 @@ pub(super) fn step_line(
         (false, 0) => "",
         (false, _) => " seen",
     };
+    let has_ranks = snapshot.processes.len() > 1;
+    let of = iteration.rank.filter(|_| has_ranks);
+    let of = of.map_or_else(String::new, |rank| format!(" of rank {rank}"));
     let is_over = iteration.is_over || until.is_some();
     let takes = if is_over { "took" } else { "takes" };
     let about = if is_sampled { "~" } else { "" };
@@ -102,7 +105,7 @@ pub(super) fn step_line(
         format!("; probes take {mark}{} of a watched step", percent(share))
     });
     format!(
-        " {what}   ({}{seen}{until}, {calls}{over}{change}{probes})",
+        " {what}   ({}{of}{seen}{until}, {calls}{over}{change}{probes})",
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
 }

@@ -1,5 +1,6 @@
 //! The tab of the rules: the list, and the details of the chosen rule.
 
+use plan::Mode;
 use profile::format::{plural, time};
 use profile::{RuleView, Snapshot};
 use ratatui::{
@@ -54,8 +55,12 @@ fn list_line(snapshot: &Snapshot, name: &str, is_chosen: bool, columns: usize) -
     let mode = tunes(snapshot, name).next().map_or("", |rule| rule.mode);
     let found = snapshot.findings.iter().find(|finding| finding.rule == name);
     let state = match found {
-        Some(finding) if finding.repaired => "finding, repaired".to_owned(),
-        Some(_) => "finding".to_owned(),
+        Some(finding) => match (finding.repaired, mode == Mode::Off.name()) {
+            (true, true) => "repaired before".to_owned(),
+            (true, false) => "finding, repaired".to_owned(),
+            (false, true) => "finding before".to_owned(),
+            (false, false) => "finding".to_owned(),
+        },
         None => findings::state(tunes(snapshot, name))
             .unwrap_or_default()
             .to_owned(),
