@@ -124,10 +124,7 @@ impl Gate {
 
 /// Offsets of `syscall` instructions; some may be other bytes.
 fn memory_calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    code.windows(2)
-        .enumerate()
-        .filter(|(_, pair)| *pair == [0x0f, 0x05])
-        .map(|(at, _)| at)
+    memchr::memmem::find_iter(code, &frame::SYSTEM_CALL_AND_RETURN[..2])
 }
 
 /// A shadow stack would fault at our `ret`; strict seccomp kills at any other system call.
