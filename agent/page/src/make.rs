@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use profile::format::{count, duration, percent, time, times};
-use profile::outcome::{KEPT, KEPT_UNTIL_THE_END, REVERTED};
+use profile::outcome::{GuardVerdict, KEPT_UNTIL_THE_END, REVERTED};
 use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
 use report::view;
 
@@ -107,8 +107,8 @@ fn changed(change: &ChangeView) -> String {
     };
     let outcome = change.outcome.as_str();
     let verdict = match change.guard.as_ref().map(|guard| guard.verdict) {
-        Some(KEPT) if outcome == REVERTED => KEPT_UNTIL_THE_END,
-        Some(verdict) => verdict,
+        Some(GuardVerdict::Kept) if outcome == REVERTED => KEPT_UNTIL_THE_END,
+        Some(verdict) => verdict.name(),
         None => outcome,
     };
     format!("{}: {} {values}: {verdict}", change.rule, change.variable)

@@ -1,6 +1,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use profile::outcome::GuardVerdict;
 use profile::{
     ChangeView, Efficiencies, EfficienciesView, FindingView, GuardView, IterationView, JobView, LoadView,
     MatrixView, Messages, PaceView, PairView, ProcessView, Rates, SequenceView, Snapshot, TimeBucket,
@@ -86,7 +87,7 @@ fn session() -> Snapshot {
         after: Some(100.0),
         ratio: Some(10.0),
         interval: Some((8.0, 12.5)),
-        verdict: "kept",
+        verdict: GuardVerdict::Kept,
         text: "pace: 10/s -> 100/s: 10 times".into(),
         ..GuardView::default()
     };
@@ -147,7 +148,7 @@ fn session() -> Snapshot {
                 rule: "busy".into(),
                 pid: 8120 + rank,
                 rank: Some(rank as u32),
-                action: "set",
+                action: plan::Keyword::Set,
                 at: Duration::from_secs(10),
                 variable: "yield_when_idle".into(),
                 old: "false".into(),

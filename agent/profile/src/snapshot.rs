@@ -479,7 +479,7 @@ impl Snapshot {
             change
                 .guard
                 .as_ref()
-                .is_some_and(|guard| guard.verdict == outcome::KEPT)
+                .is_some_and(|guard| guard.verdict == outcome::GuardVerdict::Kept)
         };
         self.changes.iter().rev().find(is_kept)
     }

@@ -1,7 +1,7 @@
 //! Converts outputs of the engine for the session.
 
 use profile::GuardView;
-use profile::outcome::{COMPARED, ENDED, KEPT, REVERTED};
+use profile::outcome::GuardVerdict;
 use rules::Output;
 use session::changes::JudgedDecision;
 
@@ -33,10 +33,10 @@ impl RuleBook {
                     interval: verdict.interval,
                     effect: verdict.verdict,
                     verdict: match verdict {
-                        _ if verdict.keep => KEPT,
-                        _ if verdict.ended => ENDED,
-                        _ if verdict.compares => COMPARED,
-                        _ => REVERTED,
+                        _ if verdict.keep => GuardVerdict::Kept,
+                        _ if verdict.ended => GuardVerdict::Ended,
+                        _ if verdict.compares => GuardVerdict::Compared,
+                        _ => GuardVerdict::Reverted,
                     },
                     reason: None,
                     text: verdict.text,

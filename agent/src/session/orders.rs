@@ -327,7 +327,7 @@ impl Resolver<'_> {
             at: self.start.since_armed(),
             expect: decision.expect.clone(),
             because: decision.because.clone(),
-            action: change.action.keyword().name(),
+            action: change.action.keyword(),
             variable,
             new: change.action.value().map(ToString::to_string).unwrap_or_default(),
             ..ChangeView::default()

@@ -131,14 +131,17 @@ pub struct Switch {
 
 crate::words! {
     /// The keywords by which rules request actions.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
     pub enum Keyword {
+        #[default]
         Set = "set",
         Call = "call",
         Load = "load",
         Replace = "replace",
         InsertCall = "insert_call",
         RemoveCall = "remove_call",
+        #[serde(rename = "set_arg")]
         SetArgument = "set_arg",
         Affinity = "affinity",
         Enable = "enable",

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use plan::Keyword;
 pub use rules::Standing;
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::{Deserialize, Serialize};
 
-use super::outcome::{ENDED, KEPT, KEPT_UNTIL_THE_END, NOT_JUDGED, ON_TRIAL, REVERTED, VERDICTS};
-
-/// One of a few fixed words. A type alias, because serde borrows fields whose type is spelled `&str`.
-type Word = &'static str;
+use super::outcome::{GuardVerdict, KEPT_UNTIL_THE_END, REVERTED};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
@@ -109,8 +106,7 @@ pub struct ChangeView {
     pub pid: i32,
     pub rank: Option<u32>,
     /// The keyword of the rule: `set`, `call`.
-    #[serde(deserialize_with = "keyword")]
-    pub action: Word,
+    pub action: Keyword,
     /// The decision, common to all processes.
     pub decision: u64,
     /// When it was made, since all probes were armed.
@@ -175,11 +171,7 @@ pub struct GuardView {
     /// The guard's finding; `None` if not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<plan::GuardEffect>,
-    /// `kept`, `reverted`, or `ended` once its `while` no longer holds; `on trial`, or at the end `not judged`;
-    /// `being reverted` until it is reverted, and `not reverted` if that failed; `reverted to compare` during
-    /// the comparison.
-    #[serde(deserialize_with = "verdict")]
-    pub verdict: Word,
+    pub verdict: GuardVerdict,
     /// Why there is no judgement, or why the change could not be reverted.
     pub reason: Option<String>,
     /// The judgement, with units. [`GuardView::sentence`] adds what becomes of the change.
@@ -188,7 +180,7 @@ pub struct GuardView {
 
 impl GuardView {
     /// For a change without a judgement.
-    pub fn without(verdict: &'static str, reason: String) -> GuardView {
+    pub fn without(verdict: GuardVerdict, reason: String) -> GuardView {
         GuardView {
             verdict,
             text: format!("{verdict}: {reason}"),
@@ -200,7 +192,7 @@ impl GuardView {
     /// As `sentence`, for a change with this outcome: one that was kept is reverted at the end of the session.
     pub fn sentence_after(&self, outcome: &str) -> String {
         match (self.verdict, outcome) {
-            (KEPT, REVERTED) => format!("{}; {KEPT_UNTIL_THE_END}", self.text),
+            (GuardVerdict::Kept, REVERTED) => format!("{}; {KEPT_UNTIL_THE_END}", self.text),
             _ => self.sentence(),
         }
     }
@@ -209,31 +201,12 @@ impl GuardView {
     pub fn sentence(&self) -> String {
         let text = &self.text;
         match (self.verdict, &self.reason) {
-            (ON_TRIAL | NOT_JUDGED, _) => text.clone(),
-            (ENDED, _) => format!("{text}; {REVERTED}"),
+            (GuardVerdict::OnTrial | GuardVerdict::NotJudged, _) => text.clone(),
+            (GuardVerdict::Ended, _) => format!("{text}; {REVERTED}"),
             (verdict, None) => format!("{text}; {verdict}"),
             (verdict, Some(reason)) => format!("{text}; {verdict}: {reason}"),
         }
     }
-}
-
-fn keyword<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
-    one_of(from, "keyword", Keyword::ALL.into_iter().map(Keyword::name))
-}
-
-fn verdict<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
-    one_of(from, "verdict", VERDICTS.into_iter())
-}
-
-/// The word that is read, if it is one of `words`.
-fn one_of<'de, D: Deserializer<'de>>(
-    from: D,
-    what: &str,
-    mut words: impl Iterator<Item = Word>,
-) -> Result<Word, D::Error> {
-    let read = String::deserialize(from)?;
-    let known = words.find(|word| *word == read);
-    known.ok_or_else(|| D::Error::custom(format!("{read:?} is not a {what}")))
 }
 
 #[cfg(test)]
@@ -249,21 +222,27 @@ mod tests {
             ..GuardView::default()
         };
         for (guard, sentence) in [
-            (judged(KEPT, None), "pace: 1 -> 2; kept"),
-            (judged(REVERTED, None), "pace: 1 -> 2; reverted"),
-            (judged(ENDED, None), "pace: 1 -> 2; reverted"),
-            (judged(REVERTING, None), "pace: 1 -> 2; being reverted"),
-            (judged(COMPARED, None), "pace: 1 -> 2; reverted to compare"),
+            (judged(GuardVerdict::Kept, None), "pace: 1 -> 2; kept"),
+            (judged(GuardVerdict::Reverted, None), "pace: 1 -> 2; reverted"),
+            (judged(GuardVerdict::Ended, None), "pace: 1 -> 2; reverted"),
             (
-                judged(NOT_REVERTED, Some("busy")),
+                judged(GuardVerdict::Reverting, None),
+                "pace: 1 -> 2; being reverted",
+            ),
+            (
+                judged(GuardVerdict::Compared, None),
+                "pace: 1 -> 2; reverted to compare",
+            ),
+            (
+                judged(GuardVerdict::NotReverted, Some("busy")),
                 "pace: 1 -> 2; not reverted: busy",
             ),
             (
-                GuardView::without(ON_TRIAL, "2 of 5 windows".to_owned()),
+                GuardView::without(GuardVerdict::OnTrial, "2 of 5 windows".to_owned()),
                 "on trial: 2 of 5 windows",
             ),
             (
-                GuardView::without(NOT_JUDGED, "it ended".to_owned()),
+                GuardView::without(GuardVerdict::NotJudged, "it ended".to_owned()),
                 "not judged: it ended",
             ),
         ] {
@@ -271,11 +250,11 @@ mod tests {
             assert_eq!(guard.sentence_after(WRITTEN), sentence);
         }
         assert_eq!(
-            judged(KEPT, None).sentence_after(REVERTED),
+            judged(GuardVerdict::Kept, None).sentence_after(REVERTED),
             "pace: 1 -> 2; kept until the session ended"
         );
         assert_eq!(
-            judged(REVERTED, None).sentence_after(REVERTED),
+            judged(GuardVerdict::Reverted, None).sentence_after(REVERTED),
             "pace: 1 -> 2; reverted"
         );
     }

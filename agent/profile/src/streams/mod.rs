@@ -45,7 +45,7 @@ pub use rank_report::{CalledTotals, RankReport, RankTotals, SentMessages, SentPa
 pub use rank_windows::{NotJudged, RankWindows};
 pub use ranks::{counted_ranks, observed_ranks};
 pub use stages::{counted_reports, observed_stages};
-pub use trial::{GuardVerdict, ReportedChange, ReportedGuard};
+pub use trial::{ReportedChange, ReportedGuard};
 pub use watch::{ContractWatch, NotComparable};
 
 pub use crate::stream_views::{

@@ -7,8 +7,9 @@ use rules::Diagnostic;
 use rules::contract::{Contract, ContractError, ContractStep, Remedy, WorkersStep};
 
 use super::act::{GuardedStep, MeasuredModule};
-use super::trial::{GuardVerdict, ReportedChange, judged};
+use super::trial::{ReportedChange, judged};
 use super::watch::ContractWatch;
+use crate::snapshot::outcome::GuardVerdict;
 
 /// How many workers modules have now; why not, where that is not known.
 pub type WorkerCounts = BTreeMap<String, Result<u32, String>>;

@@ -2,6 +2,8 @@
 
 use rules::contract::Contract;
 
+use crate::snapshot::outcome::GuardVerdict;
+
 use super::*;
 
 const PACKED: &str = "

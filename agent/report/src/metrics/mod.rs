@@ -11,7 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Mode;
-use profile::outcome::{GONE, IN_FORCE, REVERTED, THERE, VERDICTS, WRITTEN};
+use profile::outcome::{GONE, GuardVerdict, IN_FORCE, REVERTED, THERE, WRITTEN};
 use profile::progress::ProgressView;
 use profile::streams::{ModuleVerdict, WatchedWindow};
 use profile::{
@@ -505,8 +505,8 @@ impl Filling {
         for state in STATES {
             self.add("tuneagent_changes", &[of, ("state", state)], 0.0);
         }
-        for verdict in VERDICTS {
-            self.add("tuneagent_guard_changes", &[of, ("verdict", verdict)], 0.0);
+        for verdict in GuardVerdict::ALL {
+            self.add("tuneagent_guard_changes", &[of, ("verdict", verdict.name())], 0.0);
         }
         self.add("tuneagent_reactions_total", &[of], 0.0);
         let mut judged = None;
@@ -526,7 +526,7 @@ impl Filling {
         let state = ("state", state(change));
         self.add("tuneagent_changes", &[rule, state], 1.0);
         if let Some(guard) = &change.guard {
-            let labels = [rule, ("verdict", guard.verdict)];
+            let labels = [rule, ("verdict", guard.verdict.name())];
             self.add("tuneagent_guard_changes", &labels, 1.0);
         }
         let Some(reaction) = &change.reaction else { return };

@@ -122,7 +122,7 @@ fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
             before: Some(0.1),
             after: Some(0.06),
             ratio: Some(1.6),
-            verdict: "kept",
+            verdict: GuardVerdict::Kept,
             text: "100 ms -> 60 ms".into(),
             ..GuardView::default()
         }),
@@ -337,7 +337,7 @@ fn absurd() -> Snapshot {
             before: Some(1.0),
             after: Some(1.0),
             ratio: Some(1.0),
-            verdict: ["kept", "reverted"][number % 2],
+            verdict: [GuardVerdict::Kept, GuardVerdict::Reverted][number % 2],
             ..GuardView::default()
         }),
         reaction: Some(Reaction::default()),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use profile::cost::Estimate;
+use profile::outcome::GuardVerdict;
 use profile::{
     Counters, EfficienciesView, Frequency, GuardView, IterationView, JobView, LoopBegin, MatrixView,
     Messages, PaceView, PairView, RegionsView, RuleView, SequenceView, Standing, TeamTotals, TimeView,
@@ -127,7 +128,7 @@ fn change() -> ChangeView {
         rule: "openmpi-busy-wait".into(),
         pid: 8120,
         rank: Some(0),
-        action: "set",
+        action: plan::Keyword::Set,
         decision: 1,
         at: Duration::from_millis(1_500),
         because: vec!["wanted = 2".into()],
@@ -140,7 +141,7 @@ fn change() -> ChangeView {
             before: Some(1.0),
             after: Some(2.0),
             ratio: Some(2.0),
-            verdict: "kept",
+            verdict: GuardVerdict::Kept,
             text: "pace: 1/s -> 2/s".into(),
             ..GuardView::default()
         }),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plan::Keyword;
 use profile::format::{plural, time};
 use profile::outcome::REVERTED;
 use profile::{ChangeView, Snapshot};
@@ -75,7 +76,7 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         (_, processes) => format!(" in {processes} processes"),
     };
     let values = match (first.action, first.old.as_str()) {
-        ("call", was) => call_result(was, &first.new),
+        (Keyword::Call, was) => call_result(was, &first.new),
         (_, "") => first.new.clone(),
         (_, old) => format!("{old} -> {}", first.new),
     };
@@ -142,7 +143,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use profile::GuardView;
+    use profile::{GuardView, outcome::GuardVerdict};
 
     #[test]
     fn of_many_reasons_the_first_comparisons_are_shown() {
@@ -194,7 +195,7 @@ mod tests {
             because: vec!["best: 7".into(), "T(begin.workers): 108 ms".into()],
             outcome: "written".into(),
             guard: Some(GuardView::without(
-                "not judged",
+                GuardVerdict::NotJudged,
                 "the program ended after 3 of 5 windows".into(),
             )),
             ..ChangeView::default()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::GuardEffect;
 use profile::format::duration;
-use profile::{GuardView, outcome as words};
+use profile::{GuardView, outcome::GuardVerdict};
 use rules::{DecisionId, Time, TrialProgress};
 
 use super::{
@@ -143,7 +143,7 @@ impl Changes {
     fn guard_answered(&mut self, change: ChangeId, failed: Option<&str>) -> Option<ChangeEffect> {
         let (decision, judgement, guard) = self.reverting.answered(change, failed)?;
         self.judge(decision, judgement, &guard);
-        if judgement == Judgement::Reverted && guard.verdict == words::COMPARED {
+        if judgement == Judgement::Reverted && guard.verdict == GuardVerdict::Compared {
             // A trial reverts its change often: only the first time is reported, and the judged change
             // counts.
             let is_first = self
@@ -191,7 +191,7 @@ impl Changes {
             let rule = known.map_or_else(String::new, |known| known.decided.rule.clone());
             let longer = self.too_short.get(&rule).map_or("", String::as_str);
             let reason = format!("{}{longer}", ended(ending, trial));
-            let guard = GuardView::without(words::NOT_JUDGED, reason.clone());
+            let guard = GuardView::without(GuardVerdict::NotJudged, reason.clone());
             effects.push(ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason }));
             self.unjudged.insert(decision, guard);
         }

@@ -4,7 +4,7 @@ use rules::{DecisionId, TrialProgress};
 use std::{collections::BTreeMap, time::Duration};
 
 use profile::cost::HoldTotals;
-use profile::{ChangeView, GuardView, outcome as words};
+use profile::{ChangeView, GuardView, outcome::GuardVerdict};
 
 use crate::process::LastChange;
 
@@ -150,11 +150,14 @@ impl Made {
     /// Nothing is decided any more while the guard has it reverted to compare. False if it was judged.
     pub(super) fn is_not_judged(&mut self, reason: &str) -> bool {
         let guard = self.view.guard.as_mut();
-        let Some(guard) = guard.filter(|guard| guard.verdict == words::COMPARED) else {
+        let Some(guard) = guard.filter(|guard| guard.verdict == GuardVerdict::Compared) else {
             return false;
         };
         let first = &guard.text;
-        *guard = GuardView::without(words::NOT_JUDGED, format!("{reason}; first comparison: {first}"));
+        *guard = GuardView::without(
+            GuardVerdict::NotJudged,
+            format!("{reason}; first comparison: {first}"),
+        );
         true
     }
 
@@ -174,7 +177,7 @@ impl Made {
     }
 
     pub(super) fn add_hold(&self, held: &mut BTreeMap<&'static str, HoldTotals>) {
-        let of = held.entry(self.view.action).or_default();
+        let of = held.entry(self.view.action.name()).or_default();
         of.changes += 1;
         of.ns += self.view.hold_ns;
     }
@@ -205,10 +208,10 @@ impl Changes {
         let on_trial = on_trial.iter().map(|trial| {
             let view = match self.stopped {
                 // It was made when the session was about to end.
-                Some(ending) => GuardView::without(words::NOT_JUDGED, ended(ending, *trial)),
+                Some(ending) => GuardView::without(GuardVerdict::NotJudged, ended(ending, *trial)),
                 None => {
                     let reason = format!("{} of {} windows", trial.seen, trial.over);
-                    GuardView::without(words::ON_TRIAL, reason)
+                    GuardView::without(GuardVerdict::OnTrial, reason)
                 }
             };
             (trial.decision, view)

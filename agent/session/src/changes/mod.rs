@@ -32,6 +32,7 @@ pub use self::{
 use self::{
     findings::Findings, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting, summary::Left,
 };
+use plan::Keyword;
 use profile::cost::HoldTotals;
 use profile::error::ErrorText;
 use profile::format::plural;
@@ -274,7 +275,7 @@ impl Changes {
     /// Changes that the same rule made to the same code of a process and that are in force: the same code
     /// cannot be changed twice.
     fn replaced_by(&self, rule: &str, part: &OrderPart) -> Vec<ChangeId> {
-        if !matches!(part.view.action, "set_arg" | "insert_call") {
+        if !matches!(part.view.action, Keyword::SetArgument | Keyword::InsertCall) {
             return Vec::new();
         }
         let is_same = |known: &OrderPart| known.process == part.process && known.label == part.label;

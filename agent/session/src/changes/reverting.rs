@@ -4,7 +4,7 @@ use rules::DecisionId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use profile::GuardView;
-use profile::outcome::{NOT_REVERTED, REVERTING};
+use profile::outcome::GuardVerdict;
 
 use super::event::ChangeId;
 
@@ -43,7 +43,7 @@ impl PendingVerdict {
             return Some((Judgement::Reverted, self.guard.clone()));
         };
         let guard = GuardView {
-            verdict: NOT_REVERTED,
+            verdict: GuardVerdict::NotReverted,
             reason: Some(reason.clone()),
             ..self.guard.clone()
         };
@@ -76,7 +76,7 @@ impl Reverting {
             return (Judgement::Reverted, guard);
         }
         let shown = GuardView {
-            verdict: REVERTING,
+            verdict: GuardVerdict::Reverting,
             ..guard.clone()
         };
         let of = changes.iter().map(|change| (*change, decision));

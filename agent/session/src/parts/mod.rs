@@ -18,7 +18,7 @@ use crate::{
 };
 use plan::MarkKind;
 use profile::format::time;
-use profile::outcome::{NOT_REVERTED, REVERTED};
+use profile::outcome::GuardVerdict;
 use profile::{FindingView, GuardView, error::ErrorText};
 use rules::{DecisionId, Time};
 
@@ -370,7 +370,7 @@ impl Parts {
     fn has_reverted(&self) -> bool {
         let views = self.changes.views(&[]);
         let mut guards = views.iter().filter_map(|change| change.guard.as_ref());
-        guards.any(|guard| [REVERTED, NOT_REVERTED].contains(&guard.verdict))
+        guards.any(|guard| matches!(guard.verdict, GuardVerdict::Reverted | GuardVerdict::NotReverted))
     }
 
     /// The state of all changes; empty if the actuator did not report it.

@@ -1,6 +1,6 @@
 //! Tables of events and of the remaining effects, as short text.
 
-use profile::outcome::KEPT;
+use profile::outcome::GuardVerdict;
 use profile::{ChangeView, FindingView, GuardView};
 use rules::DecisionId;
 
@@ -107,7 +107,7 @@ fn resolved(id: u64) -> Event {
         label: "set knob".to_owned(),
         is_copy: false,
         view: ChangeView {
-            action: "set",
+            action: plan::Keyword::Set,
             rule: "r".to_owned(),
             variable: "knob".to_owned(),
             ..ChangeView::default()
@@ -144,7 +144,7 @@ fn written(decision: u64) -> changes::ChangeEvent {
     )
 }
 
-fn judged(verdict: &'static str, text: &str) -> Event {
+fn judged(verdict: GuardVerdict, text: &str) -> Event {
     let judged = JudgedDecision {
         decision: DecisionId(1),
         rule: "r".to_owned(),
@@ -153,7 +153,7 @@ fn judged(verdict: &'static str, text: &str) -> Event {
             text: text.to_owned(),
             ..GuardView::default()
         },
-        keeps: verdict == KEPT,
+        keeps: verdict == GuardVerdict::Kept,
         slots: None,
     };
     Event::Judged(judged, Some("one step 2 s -> 1 s".to_owned()))
@@ -272,7 +272,7 @@ fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
     let confirm = format!("order Confirm({CHANGE:?})");
     for (verdict, text, shown, kind, order) in [
         (
-            KEPT,
+            GuardVerdict::Kept,
             "10 % less",
             "10 % less (one step 2 s -> 1 s); kept",
             "kept",
@@ -280,14 +280,14 @@ fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
         ),
         // A duration is in the user's unit already.
         (
-            KEPT,
+            GuardVerdict::Kept,
             "a.duration 10 % less",
             "a.duration 10 % less; kept",
             "kept",
             &confirm,
         ),
         (
-            REVERTED,
+            GuardVerdict::Reverted,
             "no less",
             "no less (one step 2 s -> 1 s); reverted",
             "reverted",
@@ -308,7 +308,7 @@ fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
 #[test]
 fn a_verdict_of_a_revert_that_failed_has_the_time_of_a_step_before_its_ending() {
     let mut it = changed(false);
-    it.on(judged(REVERTED, "no less"), ms(9));
+    it.on(judged(GuardVerdict::Reverted, "no less"), ms(9));
     let failed = changes::RevertResult::Failed {
         reason: "unmapped".to_owned(),
         may_pass: false,
@@ -330,9 +330,9 @@ const CHANGE: ChangeId = ChangeId {
 #[test]
 fn with_keep_a_session_is_over_at_the_tick_that_finds_all_confirmed() {
     for (keeps, verdict, over) in [
-        (true, KEPT, Some("all changes are confirmed")),
-        (true, REVERTED, None),
-        (false, KEPT, None),
+        (true, GuardVerdict::Kept, Some("all changes are confirmed")),
+        (true, GuardVerdict::Reverted, None),
+        (false, GuardVerdict::Kept, None),
     ] {
         let mut it = after!(changed(keeps); Event::Tick, ms(5));
         assert_eq!(it.over(), None, "nothing is judged");

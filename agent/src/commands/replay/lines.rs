@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use profile::format::plural;
-use profile::outcome::COMPARED;
+use profile::outcome::GuardVerdict;
+
+const COMPARED: &str = GuardVerdict::Compared.name();
 
 /// Who reported a revert: the recorded session or the replay; and the rule.
 type RevertKey = (&'static str, String);

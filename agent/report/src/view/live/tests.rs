@@ -2,6 +2,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use plan::Mode;
+use profile::outcome::GuardVerdict;
 use profile::{
     ChangeView, Counters, FindingView, FunctionTotals, GuardView, IterationView, MatrixView,
     Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView, SequenceView, Snapshot, Standing,
@@ -75,7 +76,7 @@ fn changes() -> Vec<ChangeView> {
         because: vec!["wanted: 16.0".into(), "cpus: 4".into()],
         outcome: "written".into(),
         guard: Some(GuardView {
-            verdict: "kept",
+            verdict: GuardVerdict::Kept,
             text: "share of time on a CPU spent asking MPI for messages: 99 % -> 3.1 % (5 windows each)"
                 .into(),
             ..GuardView::default()

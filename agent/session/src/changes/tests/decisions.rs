@@ -45,7 +45,7 @@ fn a_change_is_reported_when_it_is_made() {
 
 #[test]
 fn an_action_is_said_in_its_own_words() {
-    let mut it = after!(new(); acts("call", 1, [R0]), ms(0));
+    let mut it = after!(new(); acts(Keyword::Call, 1, [R0]), ms(0));
     gives!(it, came(1, 0, ChangeOutcome::InForce, 1), ms(1) => [say_did("call: done"), applied(1)]);
 }
 
@@ -133,7 +133,7 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
 #[test]
 fn an_action_without_effect_in_any_process_is_no_change() {
     // A value has no number if nothing was written; a call that was made has one.
-    for (action, number) in [("set", 0), ("call", 7), ("set_arg", 0)] {
+    for (action, number) in [(Keyword::Set, 0), (Keyword::Call, 7), (Keyword::SetArgument, 0)] {
         let mut it = after!(new(); acts(action, 1, [R0, R1]), ms(0);
             came(1, 0, ChangeOutcome::AlreadyThere, number), ms(1));
         let effects = it.on(came(1, 1, ChangeOutcome::AlreadyThere, number), ms(2));
@@ -154,7 +154,7 @@ fn an_action_with_effect_in_one_of_two_processes_is_a_change_there() {
 
 #[test]
 fn a_call_that_changed_nothing_is_not_counted_among_what_was_taken_back() {
-    let it = after!(new(); acts("call", 1, [R0]), ms(0);
+    let it = after!(new(); acts(Keyword::Call, 1, [R0]), ms(0);
         came(1, 0, ChangeOutcome::AlreadyThere, 7), ms(1); reverted(R0, 7), ms(2));
     assert_eq!(outcomes(&it), ["it was there already"]);
 }
@@ -387,7 +387,7 @@ fn where_ranks_run_elsewhere_a_common_change_is_refused_and_shown_of_each() {
 
 #[test]
 fn an_earlier_change_of_the_same_code_is_reverted_first() {
-    for action in ["set_arg", "insert_call"] {
+    for action in [Keyword::SetArgument, Keyword::InsertCall] {
         let mut it = after!(new(); acts(action, 1, [R0, R1]), ms(0);
             came(1, 0, ChangeOutcome::InForce, 5), ms(1); came(1, 1, ChangeOutcome::InForce, 6), ms(1));
         gives!(it, acts(action, 2, [R0]), ms(2) => [order_after(R0, 2, 0, [change(R0, 5)])], "{action}");
@@ -396,16 +396,16 @@ fn an_earlier_change_of_the_same_code_is_reverted_first() {
 
 #[test]
 fn a_reverted_change_is_not_replaced() {
-    let mut it = after!(new(); acts("set_arg", 1, [R0]), ms(0);
+    let mut it = after!(new(); acts(Keyword::SetArgument, 1, [R0]), ms(0);
         came(1, 0, ChangeOutcome::InForce, 5), ms(1); taken_back(1), ms(2); reverted(R0, 5), ms(3));
-    gives!(it, acts("set_arg", 2, [R0]), ms(4) => [order(R0, 2, 0)]);
+    gives!(it, acts(Keyword::SetArgument, 2, [R0]), ms(4) => [order(R0, 2, 0)]);
 }
 
 #[test]
 fn a_replacement_without_room_leaves_the_earlier_change_in_force() {
-    let mut it = after!(new(); acts("set_arg", 1, [R0]), ms(0);
+    let mut it = after!(new(); acts(Keyword::SetArgument, 1, [R0]), ms(0);
         came(1, 0, ChangeOutcome::InForce, 5), ms(1));
-    let effect = it.on(acts("set_arg", 2, [R0]), ms(2)).remove(0);
+    let effect = it.on(acts(Keyword::SetArgument, 2, [R0]), ms(2)).remove(0);
     it.on(no_room(effect), ms(2));
     assert_eq!(outcomes(&it), ["in force", "too many orders wait"]);
     gives!(it, taken_back(1), ms(3) => [revert([change(R0, 5)])]);
@@ -413,7 +413,7 @@ fn a_replacement_without_room_leaves_the_earlier_change_in_force() {
 
 #[test]
 fn values_and_calls_replace_nothing() {
-    for action in ["set", "call", "remove_call"] {
+    for action in [Keyword::Set, Keyword::Call, Keyword::RemoveCall] {
         let mut it = after!(new(); acts(action, 1, [R0]), ms(0);
             came(1, 0, ChangeOutcome::InForce, 5), ms(1));
         gives!(it, acts(action, 2, [R0]), ms(2) => [order(R0, 2, 0)], "{action}");
@@ -427,7 +427,7 @@ fn probes_are_switched_and_the_rules_get_the_result_at_once() {
     let mut it = new();
     let on = [switch(0, true), switch(1, true)];
     gives!(it, switches(1, &on), ms(0) => [ChangeEffect::Switch(DecisionId(1), on.to_vec())]);
-    let (rule, text) = ("r".to_owned(), "probe: done".to_owned());
+    let (rule, text) = ("r".to_owned(), "enable: done".to_owned());
     let said = ChangeEffect::Say(ChangeNotice::Switched { rule, text });
     gives!(it, ChangeEvent::Switched(DecisionId(1), Ok(())), ms(1) => [said, applied(1)]);
     assert!(!it.is_waiting(DecisionId(1)));

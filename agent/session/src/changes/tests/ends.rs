@@ -275,11 +275,14 @@ fn how_far_a_trial_is_stands_beside_what_was_made() {
     let guard = views[0].guard.clone().unwrap();
     assert_eq!(
         (guard.verdict, guard.text.as_str()),
-        ("on trial", "on trial: 2 of 5 windows")
+        (GuardVerdict::OnTrial, "on trial: 2 of 5 windows")
     );
     it.on(kept(1), ms(2));
     let views = it.views(&[TrialProgress { decision, seen, over }]);
-    assert_eq!(views[0].guard.as_ref().map(|guard| guard.verdict), Some("kept"));
+    assert_eq!(
+        views[0].guard.as_ref().map(|guard| guard.verdict),
+        Some(GuardVerdict::Kept)
+    );
 }
 
 #[test]
@@ -298,7 +301,7 @@ fn while_a_change_is_made_again_the_first_result_stands_beside_how_far_its_trial
         }]);
         let guard = views[0].guard.clone().unwrap();
         let text = format!("on trial: {seen} of 1 windows; first comparison: pace: 1 -> 2");
-        assert_eq!((guard.verdict, guard.text), ("on trial", text));
+        assert_eq!((guard.verdict, guard.text), (GuardVerdict::OnTrial, text));
     }
     it.on(kept(3), ms(6));
     assert_eq!(verdicts(&it), ["kept"]);

@@ -253,7 +253,8 @@ fn a_session_with_a_revert_that_is_retried_is_not_settled() {
 
 #[test]
 fn a_call_with_an_inverse_is_taken_back_by_it() {
-    let mut it = after!(new(); acts("call", 1, [R0]), ms(0); came(1, 0, ChangeOutcome::InForce, 1), ms(1));
+    let mut it =
+        after!(new(); acts(Keyword::Call, 1, [R0]), ms(0); came(1, 0, ChangeOutcome::InForce, 1), ms(1));
     gives!(it, taken_back(1), ms(2) => [revert([change(R0, 1)])]);
 }
 
@@ -270,7 +271,7 @@ fn a_call_without_an_inverse_stays_and_no_revert_is_ordered() {
             "1 change not known yet: a call has not returned (tuneagent undo finds out)",
         ),
     ] {
-        let mut it = after!(new(); acts("call", 1, [R0]), ms(0));
+        let mut it = after!(new(); acts(Keyword::Call, 1, [R0]), ms(0));
         gives!(it, came(1, 0, outcome, 1), ms(1) => [say_did("call: done"), applied(1)]);
         gives!(it, taken_back(1), ms(2) => [say_guard("reverted")]);
         it.on(stop(), s(1));

@@ -235,7 +235,7 @@ impl World {
         let chosen = chosen.filter(|(place, _)| ranks & (1 << place) != 0);
         let chosen: Vec<Rank> = chosen.map(|(_, rank)| rank).collect();
         let id = self.decisions.len() as u64 + 1;
-        let action = ["set", "set_arg", "call"][usize::from(action) % 3];
+        let action = [Keyword::Set, Keyword::SetArgument, Keyword::Call][usize::from(action) % 3];
         let ChangeEvent::Decided(template) = acts(action, id, RANKS) else {
             unreachable!()
         };
@@ -247,7 +247,7 @@ impl World {
         let parts = template.parts.into_iter();
         let mut parts: Vec<_> = parts.filter(|part| chosen.contains(&part.process)).collect();
         // Some calls are made in two copies of a library.
-        if action == "call" && ranks & (8 | 16) == 16 {
+        if action == Keyword::Call && ranks & (8 | 16) == 16 {
             parts = parts.into_iter().flat_map(|part| [part.clone(), part]).collect();
             parts.iter_mut().for_each(|part| part.is_copy = true);
         }

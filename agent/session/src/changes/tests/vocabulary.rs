@@ -6,6 +6,7 @@ pub(super) use rules::{DecisionId, Time, TrialProgress};
 
 pub(super) use super::super::*;
 pub(super) use crate::changes::ProbeSwitch;
+pub(super) use profile::outcome::GuardVerdict;
 use profile::{ChangeView, FindingView};
 
 /// A rank and its machine.
@@ -50,7 +51,7 @@ pub(super) fn change(rank: Rank, number: u64) -> ChangeId {
     }
 }
 
-fn part(rank: Rank, action: &'static str, rule: &str) -> OrderPart {
+fn part(rank: Rank, action: Keyword, rule: &str) -> OrderPart {
     OrderPart {
         process: rank,
         pid: pid(rank),
@@ -69,13 +70,13 @@ fn decision<const N: usize>(
     id: u64,
     rule: &str,
     how: Execution,
-    action: &'static str,
+    action: Keyword,
     ranks: [Rank; N],
 ) -> Decided {
     Decided {
         id: DecisionId(id),
         rule: rule.to_owned(),
-        summary: (action != "set").then(|| format!("{action}: done")),
+        summary: (action != Keyword::Set).then(|| format!("{action}: done")),
         how,
         parts: ranks.map(|rank| part(rank, action, rule)).to_vec(),
         ..Decided::default()
@@ -88,31 +89,31 @@ pub(super) fn decided<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent 
 }
 
 pub(super) fn decided_by<const N: usize>(rule: &str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
-    ChangeEvent::Decided(decision(id, rule, Execution::Each, "set", ranks))
+    ChangeEvent::Decided(decision(id, rule, Execution::Each, Keyword::Set, ranks))
 }
 
 /// A change that was reverted to be compared is made again.
 pub(super) fn again<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(Decided {
         again: true,
-        ..decision(id, "r", Execution::Each, "set", ranks)
+        ..decision(id, "r", Execution::Each, Keyword::Set, ranks)
     })
 }
 
 /// Rule `r` does something else.
-pub(super) fn acts<const N: usize>(action: &'static str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
+pub(super) fn acts<const N: usize>(action: Keyword, id: u64, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(decision(id, "r", Execution::Each, action, ranks))
 }
 
 /// Rule `r` calls a function of each copy of a library; a rank has several.
 pub(super) fn calls_copies<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
-    let mut decided = decision(id, "r", Execution::Each, "call", ranks);
+    let mut decided = decision(id, "r", Execution::Each, Keyword::Call, ranks);
     decided.parts.iter_mut().for_each(|part| part.is_copy = true);
     ChangeEvent::Decided(decided)
 }
 
 pub(super) fn decided_together<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
-    ChangeEvent::Decided(decision(id, "r", Execution::Together, "set", ranks))
+    ChangeEvent::Decided(decision(id, "r", Execution::Together, Keyword::Set, ranks))
 }
 
 pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) -> ChangeEvent {
@@ -120,7 +121,7 @@ pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) ->
         id,
         "r",
         Execution::Barred(reason.to_owned()),
-        "set",
+        Keyword::Set,
         ranks,
     ))
 }
@@ -129,13 +130,13 @@ pub(super) fn promised<const N: usize>(id: u64, promise: &str, ranks: [Rank; N])
     let promise = Some(promise.to_owned());
     ChangeEvent::Decided(Decided {
         promise,
-        ..decision(id, "r", Execution::Each, "set", ranks)
+        ..decision(id, "r", Execution::Each, Keyword::Set, ranks)
     })
 }
 
 pub(super) fn switches(id: u64, switches: &[ProbeSwitch]) -> ChangeEvent {
     let how = Execution::Switch(switches.to_vec());
-    ChangeEvent::Decided(decision(id, "r", how, "probe", []))
+    ChangeEvent::Decided(decision(id, "r", how, Keyword::Enable, []))
 }
 
 pub(super) fn switch(slot: u32, on: bool) -> ProbeSwitch {
@@ -193,10 +194,10 @@ pub(super) fn hindered(id: u64, part: usize, reason: &str) -> ChangeEvent {
     receipt(id, part, ChangeOutcome::Refused(reason.to_owned()), 0, true)
 }
 
-pub(super) fn guard(verdict: &'static str) -> GuardView {
+pub(super) fn guard(verdict: GuardVerdict) -> GuardView {
     GuardView {
         verdict,
-        effect: (verdict == words::KEPT).then_some(plan::GuardEffect::Confirmed),
+        effect: (verdict == GuardVerdict::Kept).then_some(plan::GuardEffect::Confirmed),
         text: "pace: 1 -> 2".to_owned(),
         ..GuardView::default()
     }
@@ -204,27 +205,27 @@ pub(super) fn guard(verdict: &'static str) -> GuardView {
 
 /// The guard of rule `r` keeps the change.
 pub(super) fn kept(id: u64) -> ChangeEvent {
-    judged(id, words::KEPT, true, None)
+    judged(id, GuardVerdict::Kept, true, None)
 }
 
 pub(super) fn taken_back(id: u64) -> ChangeEvent {
-    judged(id, words::REVERTED, false, None)
+    judged(id, GuardVerdict::Reverted, false, None)
 }
 
 pub(super) fn compared(id: u64) -> ChangeEvent {
-    judged(id, words::COMPARED, false, None)
+    judged(id, GuardVerdict::Compared, false, None)
 }
 
 pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> ChangeEvent {
     judged(
         id,
-        words::REVERTED,
+        GuardVerdict::Reverted,
         false,
         Some(ranks.iter().map(|rank| rank.slot).collect()),
     )
 }
 
-fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTreeSet<u32>>) -> ChangeEvent {
+fn judged(decision: u64, verdict: GuardVerdict, keeps: bool, slots: Option<BTreeSet<u32>>) -> ChangeEvent {
     ChangeEvent::Judged(JudgedDecision {
         decision: DecisionId(decision),
         rule: "r".to_owned(),
@@ -408,7 +409,7 @@ pub(super) fn outcomes(changes: &Changes) -> Vec<String> {
 pub(super) fn verdicts(changes: &Changes) -> Vec<&'static str> {
     let views = changes.views(&[]).into_iter();
     views
-        .map(|view| view.guard.map_or("", |guard| guard.verdict))
+        .map(|view| view.guard.map_or("", |guard| guard.verdict.name()))
         .collect()
 }
 
