@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use profile::format::{count, duration, percent, time, times};
-use profile::outcome::{GuardVerdict, KEPT_UNTIL_THE_END, REVERTED};
+use profile::outcome::{ChangeOutcome, GuardVerdict, KEPT_UNTIL_THE_END};
 use profile::{ChangeView, EfficienciesView, FindingView, Snapshot};
 use report::view;
 
@@ -105,11 +105,11 @@ fn changed(change: &ChangeView) -> String {
         ("", new) => new.to_owned(),
         (old, new) => format!("{old} -> {new}"),
     };
-    let outcome = change.outcome.as_str();
+    let outcome = change.outcome.to_string();
     let verdict = match change.guard.as_ref().map(|guard| guard.verdict) {
-        Some(GuardVerdict::Kept) if outcome == REVERTED => KEPT_UNTIL_THE_END,
+        Some(GuardVerdict::Kept) if change.outcome == ChangeOutcome::Reverted => KEPT_UNTIL_THE_END,
         Some(verdict) => verdict.name(),
-        None => outcome,
+        None => &outcome,
     };
     format!("{}: {} {values}: {verdict}", change.rule, change.variable)
 }

@@ -242,7 +242,7 @@ fn changes(snapshot: &Snapshot) -> Table {
             text(&change.variable),
             text(&change.old),
             text(&change.new),
-            text(&change.outcome),
+            text(change.outcome.to_string()),
             text(guard.map_or_else(String::new, |guard| guard.sentence_after(&change.outcome))),
             number(Some(change.hold_ns as f64).filter(|ns| *ns > 0.0), duration),
         ]

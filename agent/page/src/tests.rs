@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use profile::outcome::GuardVerdict;
+use profile::outcome::{ChangeOutcome, GuardVerdict};
 use profile::{
     ChangeView, Efficiencies, EfficienciesView, FindingView, GuardView, IterationView, JobView, LoadView,
     MatrixView, Messages, PaceView, PairView, ProcessView, Rates, SequenceView, Snapshot, TimeBucket,
@@ -153,7 +153,7 @@ fn session() -> Snapshot {
                 variable: "yield_when_idle".into(),
                 old: "false".into(),
                 new: "true".into(),
-                outcome: "in force".into(),
+                outcome: ChangeOutcome::InForce,
                 guard: Some(guard.clone()),
                 ..ChangeView::default()
             })
@@ -238,7 +238,7 @@ fn a_session_that_measured_nothing_is_a_page_too() {
 fn a_change_that_was_kept_is_kept_until_the_session_ended_if_it_was_reverted() {
     let mut ended = session();
     let reverted = |change: &ChangeView| ChangeView {
-        outcome: "reverted".into(),
+        outcome: ChangeOutcome::Reverted,
         ..change.clone()
     };
     ended.changes = ended.changes.iter().map(reverted).collect();

@@ -289,7 +289,7 @@ fn change(view: &ChangeView) -> Value {
         "new": known(&view.new),
         "mechanism": view.mechanism,
         "hold_ns": view.hold_ns,
-        "outcome": view.outcome,
+        "outcome": view.outcome.to_string(),
         "guard": view.guard.as_ref().map(|guard| json!({
             "before": guard.before,
             "after": guard.after,

@@ -6,7 +6,7 @@ use plan::Keyword;
 pub use rules::Standing;
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{GuardVerdict, KEPT_UNTIL_THE_END, REVERTED};
+use super::outcome::{ChangeOutcome, GuardVerdict, KEPT_UNTIL_THE_END};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
@@ -127,8 +127,9 @@ pub struct ChangeView {
     pub mechanism: String,
     /// How long the program was held for the change, in nanoseconds.
     pub hold_ns: u64,
-    /// One of the words of [`super::outcome`], or text: written, in force, returned, refused, reverted …
-    pub outcome: String,
+    /// Set once the session has settled the change; an event that announces it has none.
+    #[serde(skip)]
+    pub outcome: ChangeOutcome,
     /// The guard's judgement; `None` without a guard.
     pub guard: Option<GuardView>,
     /// The delay after its cause; `None` for a first value, and for a value that was not written.
@@ -190,9 +191,9 @@ impl GuardView {
     }
 
     /// As `sentence`, for a change with this outcome: one that was kept is reverted at the end of the session.
-    pub fn sentence_after(&self, outcome: &str) -> String {
+    pub fn sentence_after(&self, outcome: &ChangeOutcome) -> String {
         match (self.verdict, outcome) {
-            (GuardVerdict::Kept, REVERTED) => format!("{}; {KEPT_UNTIL_THE_END}", self.text),
+            (GuardVerdict::Kept, ChangeOutcome::Reverted) => format!("{}; {KEPT_UNTIL_THE_END}", self.text),
             _ => self.sentence(),
         }
     }
@@ -202,7 +203,7 @@ impl GuardView {
         let text = &self.text;
         match (self.verdict, &self.reason) {
             (GuardVerdict::OnTrial | GuardVerdict::NotJudged, _) => text.clone(),
-            (GuardVerdict::Ended, _) => format!("{text}; {REVERTED}"),
+            (GuardVerdict::Ended, _) => format!("{text}; {}", ChangeOutcome::Reverted),
             (verdict, None) => format!("{text}; {verdict}"),
             (verdict, Some(reason)) => format!("{text}; {verdict}: {reason}"),
         }
@@ -247,14 +248,14 @@ mod tests {
             ),
         ] {
             assert_eq!(guard.sentence(), sentence);
-            assert_eq!(guard.sentence_after(WRITTEN), sentence);
+            assert_eq!(guard.sentence_after(&ChangeOutcome::Written), sentence);
         }
         assert_eq!(
-            judged(GuardVerdict::Kept, None).sentence_after(REVERTED),
+            judged(GuardVerdict::Kept, None).sentence_after(&ChangeOutcome::Reverted),
             "pace: 1 -> 2; kept until the session ended"
         );
         assert_eq!(
-            judged(GuardVerdict::Reverted, None).sentence_after(REVERTED),
+            judged(GuardVerdict::Reverted, None).sentence_after(&ChangeOutcome::Reverted),
             "pace: 1 -> 2; reverted"
         );
     }

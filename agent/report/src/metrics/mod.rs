@@ -11,7 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Mode;
-use profile::outcome::{GONE, GuardVerdict, IN_FORCE, REVERTED, THERE, WRITTEN};
+use profile::outcome::{ChangeOutcome, GuardVerdict};
 use profile::progress::ProgressView;
 use profile::streams::{ModuleVerdict, WatchedWindow};
 use profile::{
@@ -584,11 +584,11 @@ const STATES: [&str; 4] = ["in_force", "reverted", "refused", "other"];
 /// One of [`STATES`].
 fn state(change: &ChangeView) -> &'static str {
     let [in_force, reverted, refused, other] = STATES;
-    match change.outcome.as_str() {
-        THERE | GONE => other,
+    match &change.outcome {
+        ChangeOutcome::AlreadyThere | ChangeOutcome::Gone => other,
         _ if change.number == 0 => refused,
-        WRITTEN | IN_FORCE => in_force,
-        REVERTED => reverted,
+        outcome if outcome.is_in_force() => in_force,
+        ChangeOutcome::Reverted => reverted,
         _ => other,
     }
 }

@@ -116,7 +116,7 @@ fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
         new: "7".into(),
         expect: Some("61 ms".into()),
         because: vec!["best: 7".into(), "now: 2".into()],
-        outcome: WRITTEN.into(),
+        outcome: ChangeOutcome::Written,
         at: Duration::from_millis(2500),
         guard: Some(GuardView {
             before: Some(0.1),
@@ -332,7 +332,12 @@ fn absurd() -> Snapshot {
         because: vec!["b".repeat(5000)],
         number: number as u64,
         decision: number as u64,
-        outcome: ["written", "reverted", "anything"][number % 3].into(),
+        outcome: [
+            ChangeOutcome::Written,
+            ChangeOutcome::Reverted,
+            ChangeOutcome::LeftAlone,
+        ][number % 3]
+            .clone(),
         guard: Some(GuardView {
             before: Some(1.0),
             after: Some(1.0),

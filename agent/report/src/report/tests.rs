@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use profile::cost::Estimate;
-use profile::outcome::GuardVerdict;
+use profile::outcome::{ChangeOutcome, GuardVerdict};
 use profile::{
     Counters, EfficienciesView, Frequency, GuardView, IterationView, JobView, LoopBegin, MatrixView,
     Messages, PaceView, PairView, RegionsView, RuleView, SequenceView, Standing, TeamTotals, TimeView,
@@ -136,7 +136,7 @@ fn change() -> ChangeView {
         old: "0".into(),
         new: "1".into(),
         mechanism: "written".into(),
-        outcome: "written".into(),
+        outcome: ChangeOutcome::Written,
         guard: Some(GuardView {
             before: Some(1.0),
             after: Some(2.0),

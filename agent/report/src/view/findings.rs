@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use profile::format::{plural, time};
-use profile::outcome::REVERTED;
+use profile::outcome::ChangeOutcome;
 use profile::{FindingView, RISK, RuleView, Snapshot, Standing};
 
 use super::none::{self, shown_rules};
@@ -92,7 +92,7 @@ fn was_reverted(snapshot: &Snapshot, rule: &str) -> bool {
         .iter()
         .filter(|change| change.rule == rule)
         .peekable();
-    changes.peek().is_some() && changes.all(|change| change.outcome == REVERTED)
+    changes.peek().is_some() && changes.all(|change| change.outcome == ChangeOutcome::Reverted)
 }
 
 /// The state of a rule: that of its most advanced tune. The states of its other tunes would contradict it.
@@ -278,7 +278,7 @@ mod tests {
         assert!(at_end(&snapshot, false).concat().contains("state  applied"));
         snapshot.changes.push(profile::ChangeView {
             rule: "openmp-team-size".into(),
-            outcome: REVERTED.into(),
+            outcome: ChangeOutcome::Reverted,
             ..Default::default()
         });
         assert!(!at_end(&snapshot, false).concat().contains("state  applied"));

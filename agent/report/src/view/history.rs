@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Keyword;
 use profile::format::{plural, time};
-use profile::outcome::REVERTED;
+use profile::outcome::ChangeOutcome;
 use profile::{ChangeView, Snapshot};
 
 /// Number of newest decisions that are shown.
@@ -95,9 +95,11 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         report("promised", expect);
     }
     if let Some(guard) = &first.guard {
-        let are_reverted = changes.iter().all(|change| change.outcome == REVERTED);
+        let are_reverted = changes
+            .iter()
+            .all(|change| change.outcome == ChangeOutcome::Reverted);
         match are_reverted {
-            true => report("guard", &guard.sentence_after(REVERTED)),
+            true => report("guard", &guard.sentence_after(&ChangeOutcome::Reverted)),
             false => report("guard", &guard.sentence()),
         }
     }
@@ -133,7 +135,7 @@ fn reasons(because: &[String]) -> String {
 
 /// The outcome of each change, without consecutive duplicates.
 fn outcomes(changes: &[&ChangeView]) -> String {
-    let mut outcomes: Vec<&str> = changes.iter().map(|change| change.outcome.as_str()).collect();
+    let mut outcomes: Vec<String> = changes.iter().map(|change| change.outcome.to_string()).collect();
     outcomes.dedup();
     outcomes.join(", ")
 }
@@ -193,7 +195,7 @@ mod tests {
             first_at: Some(Duration::from_millis(1100)),
             expect: Some("61.2 ms".into()),
             because: vec!["best: 7".into(), "T(begin.workers): 108 ms".into()],
-            outcome: "written".into(),
+            outcome: ChangeOutcome::Written,
             guard: Some(GuardView::without(
                 GuardVerdict::NotJudged,
                 "the program ended after 3 of 5 windows".into(),

@@ -9,7 +9,8 @@ use std::{
 use plan::MarkKind;
 use serde::{Deserialize, Serialize};
 
-use super::outcome::ChangeOutcome;
+use profile::outcome::ChangeOutcome;
+
 use super::outcome::NotDone;
 use super::switch::ProbeSwitch;
 pub use crate::process::{ActuatorPid, MachineId, MemberProcess};

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::GuardEffect;
+use profile::GuardView;
 use profile::format::duration;
-use profile::{GuardView, outcome::GuardVerdict};
+use profile::outcome::{ChangeOutcome, GuardVerdict};
 use rules::{DecisionId, Time, TrialProgress};
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
         MachineReverts, NotTried, Order, RevertResult,
     },
     made::Made,
-    outcome::{ChangeOutcome, Standing},
+    outcome::Standing,
     reverting::Judgement,
     summary::{self, Left},
 };
@@ -229,7 +230,7 @@ impl Changes {
             }
             self.retry.over(change);
             if !self.settle(change, &outcome) {
-                self.strangers.push(Left::stranger(outcome.standing()));
+                self.strangers.push(Left::stranger(Standing::of(&outcome)));
             }
         }
         let failed: BTreeSet<ChangeId> = reverts.failed.iter().map(|tried| tried.change).collect();

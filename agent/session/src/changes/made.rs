@@ -4,7 +4,8 @@ use rules::{DecisionId, TrialProgress};
 use std::{collections::BTreeMap, time::Duration};
 
 use profile::cost::HoldTotals;
-use profile::{ChangeView, GuardView, outcome::GuardVerdict};
+use profile::outcome::{ChangeOutcome, GuardVerdict};
+use profile::{ChangeView, GuardView};
 
 use crate::process::LastChange;
 
@@ -12,7 +13,7 @@ use super::{
     Changes,
     event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange},
     judging::{ended, ended_compared},
-    outcome::{ChangeOutcome, Standing},
+    outcome::Standing,
     reverting::Judgement,
 };
 
@@ -95,7 +96,7 @@ impl Made {
     pub(super) fn standing(&self) -> Standing {
         match self.is_kept {
             true => Standing::Kept,
-            false => self.outcome.standing(),
+            false => Standing::of(&self.outcome),
         }
     }
 
@@ -195,7 +196,7 @@ impl Made {
             })
         };
         ChangeView {
-            outcome: self.outcome.to_string(),
+            outcome: self.outcome.clone(),
             guard: self.view.guard.clone().or_else(on_trial),
             ..self.view.clone()
         }

@@ -26,7 +26,7 @@ pub use self::{
         Execution, JudgedDecision, MachineId, MachineReverts, MemberProcess, NotTried, Order, OrderAnswer,
         OrderPart, RevertResult, ShownChange,
     },
-    outcome::{ChangeOutcome, NotDone},
+    outcome::NotDone,
     switch::ProbeSwitch,
 };
 use self::{
@@ -36,6 +36,7 @@ use plan::Keyword;
 use profile::cost::HoldTotals;
 use profile::error::ErrorText;
 use profile::format::plural;
+pub use profile::outcome::ChangeOutcome;
 use profile::{GuardView, outcome as words};
 use rules::{DecisionId, Time};
 

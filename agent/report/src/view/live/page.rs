@@ -3,7 +3,6 @@
 use plan::Mode;
 use profile::Snapshot;
 use profile::format::{self, percent, plural};
-use profile::outcome::{IN_FORCE, WRITTEN};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -142,10 +141,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
 fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
     let applies = |rule: &&profile::RuleView| rule.mode == Mode::Applying.name();
     let may_write = snapshot.rules.iter().any(|rule| applies(&rule));
-    let is_changed = snapshot
-        .changes
-        .iter()
-        .any(|change| [WRITTEN, IN_FORCE].contains(&change.outcome.as_str()));
+    let is_changed = snapshot.changes.iter().any(|change| change.outcome.is_in_force());
     let badge = match (may_write, is_changed) {
         (true, _) => " may write ",
         // The rules that made them were switched off: they stay until the session ends.

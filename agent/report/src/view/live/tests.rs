@@ -2,7 +2,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use plan::Mode;
-use profile::outcome::GuardVerdict;
+use profile::outcome::{ChangeOutcome, GuardVerdict};
 use profile::{
     ChangeView, Counters, FindingView, FunctionTotals, GuardView, IterationView, MatrixView,
     Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView, SequenceView, Snapshot, Standing,
@@ -74,7 +74,7 @@ fn changes() -> Vec<ChangeView> {
         at: Duration::from_millis(3200),
         expect: Some("61.2 ms".into()),
         because: vec!["wanted: 16.0".into(), "cpus: 4".into()],
-        outcome: "written".into(),
+        outcome: ChangeOutcome::Written,
         guard: Some(GuardView {
             verdict: GuardVerdict::Kept,
             text: "share of time on a CPU spent asking MPI for messages: 99 % -> 3.1 % (5 windows each)"
@@ -317,12 +317,12 @@ fn the_first_line_says_whether_the_session_may_write_at_any_width() {
     assert!(first(&snapshot, 40).contains(" may write "));
     snapshot.rules.iter_mut().for_each(|rule| rule.mode = "advising");
     let written = profile::ChangeView {
-        outcome: profile::outcome::WRITTEN.into(),
+        outcome: ChangeOutcome::Written,
         ..profile::ChangeView::default()
     };
     snapshot.changes = vec![written];
     assert!(first(&snapshot, 40).contains(" changes in force "));
-    snapshot.changes[0].outcome = profile::outcome::REVERTED.into();
+    snapshot.changes[0].outcome = ChangeOutcome::Reverted;
     assert!(first(&snapshot, 40).contains(" only watches "));
     // On a narrow terminal the tabs are numbers, and the chosen one has its name.
     let text = picture(50, 12, &snapshot, &mut state(Tab::CallSites, &snapshot));

@@ -402,7 +402,11 @@ pub(super) fn say_settled(rank: Rank, number: u64, outcome: ChangeOutcome) -> Ch
 
 /// The outcomes that are shown.
 pub(super) fn outcomes(changes: &Changes) -> Vec<String> {
-    changes.views(&[]).into_iter().map(|view| view.outcome).collect()
+    changes
+        .views(&[])
+        .into_iter()
+        .map(|view| view.outcome.to_string())
+        .collect()
 }
 
 /// The verdicts that are shown, empty if there is none.
