@@ -43,11 +43,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
 }
 
 fn access(snapshot: &Snapshot) -> &'static str {
-    let may_write = snapshot
-        .rules
-        .iter()
-        .any(|rule| rule.mode == plan::Mode::Applying.name());
-    match (snapshot.changes.is_empty(), may_write) {
+    match (snapshot.changes.is_empty(), snapshot.may_write()) {
         (false, _) => "changed the program",
         (true, true) => "may change the program",
         (true, false) => "read-only",

@@ -219,7 +219,7 @@ fn rules(snapshot: &Snapshot) -> Table {
         vec![
             text(&rule.name),
             text(&rule.tune),
-            text(rule.mode),
+            text(rule.mode.name()),
             text(&rule.state),
             number(Some(rule.windows as f64), count),
         ]

@@ -424,6 +424,11 @@ pub struct Rates {
 }
 
 impl Snapshot {
+    /// Whether a rule may change the program.
+    pub fn may_write(&self) -> bool {
+        self.rules.iter().any(|rule| rule.mode == plan::Mode::Applying)
+    }
+
     /// Parallel regions over all processes.
     pub fn regions(&self) -> Option<RegionsView> {
         let of = self

@@ -57,7 +57,7 @@ pub(crate) fn call_site(function: &str, line: u64, calls: u64, seconds: u64, ran
 pub(crate) fn rule(name: &str, standing: Standing, state: &str) -> RuleView {
     RuleView {
         name: name.into(),
-        mode: "advising",
+        mode: plan::Mode::Advising,
         state: state.into(),
         standing,
         ..RuleView::default()

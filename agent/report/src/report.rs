@@ -243,7 +243,7 @@ fn rule(view: &RuleView) -> Value {
     json!({
         "name": view.name,
         "tune": view.tune,
-        "mode": view.mode,
+        "mode": view.mode.name(),
         "standing": view.standing.name(),
         "state": view.state,
         "windows": view.windows,

@@ -94,7 +94,7 @@ pub struct ListedTune {
     pub name: String,
     /// Its action, which distinguishes it from the other tunes of the rule.
     pub tune: String,
-    pub mode: String,
+    pub mode: Mode,
     /// What it does, or why it does nothing.
     pub state: String,
 }

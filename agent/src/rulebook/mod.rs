@@ -479,7 +479,7 @@ impl RuleBook {
             .map(|(id, rule, mode)| (id, modes::shown(mode, rule)))
             .collect();
         let view = |status: rules::TuneStatus| RuleView {
-            mode: modes_now.get(&status.rule).unwrap_or(&Mode::Off).name(),
+            mode: *modes_now.get(&status.rule).unwrap_or(&Mode::Off),
             is_named: self.named.contains(&status.rule_name),
             saw_no_process: status.saw_no_process && says_nothing(status.standing),
             standing: status.standing,

@@ -338,7 +338,7 @@ impl<'a> Views<'a> {
         let listed = |rule: profile::RuleView| ListedTune {
             name: rule.name,
             tune: rule.tune,
-            mode: rule.mode.to_owned(),
+            mode: rule.mode,
             state: rule.state,
         };
         SessionView {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::Keyword;
+use plan::{Keyword, Mode};
 pub use rules::Standing;
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +13,7 @@ pub struct RuleView {
     pub name: String,
     /// Identifies the tune within the rule, by its action.
     pub tune: String,
-    /// `off`, `advising` or `applying`.
-    pub mode: &'static str,
+    pub mode: Mode,
     /// Why it does not act, or what it did.
     pub state: String,
     /// `state` as data, for filtering.

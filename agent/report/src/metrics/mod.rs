@@ -433,7 +433,7 @@ impl Filling {
         let modes: BTreeMap<&str, &str> = snapshot
             .rules
             .iter()
-            .map(|rule| (rule.name.as_str(), rule.mode))
+            .map(|rule| (rule.name.as_str(), rule.mode.name()))
             .collect();
         let found = |rule: &str| {
             let mut findings = snapshot.findings.iter();

@@ -355,7 +355,7 @@ fn absurd() -> Snapshot {
     };
     let rule_view = |number: usize| RuleView {
         name: rule(number),
-        mode: "off",
+        mode: Mode::Off,
         dropped: rules::Dropped {
             late: 1,
             duplicate: 1,

@@ -197,7 +197,7 @@ pub(super) fn everything() -> Snapshot {
             ..MatrixView::default()
         }),
         rules: vec![RuleView {
-            mode: "applying",
+            mode: plan::Mode::Applying,
             windows: 12,
             dropped: rules::Dropped {
                 late: 3,

@@ -344,7 +344,7 @@ mod tests {
     fn rules_that_give_way_to_another_say_to_which() {
         let mut snapshot = snapshot(2);
         let rule = |name: &str, standing, state: &str| RuleView {
-            mode: "applying",
+            mode: plan::Mode::Applying,
             ..rule(name, standing, state)
         };
         let trial = "another change is on trial, of workers";

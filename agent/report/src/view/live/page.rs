@@ -1,6 +1,5 @@
 //! Composes the screen: the job, the tabs, the rows of the chosen tab, the keys.
 
-use plan::Mode;
 use profile::Snapshot;
 use profile::format::{self, percent, plural};
 use ratatui::{
@@ -139,10 +138,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
 
 /// The job, the time for which it is watched, and whether this session may change it or has changed it.
 fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
-    let applies = |rule: &&profile::RuleView| rule.mode == Mode::Applying.name();
-    let may_write = snapshot.rules.iter().any(|rule| applies(&rule));
     let is_changed = snapshot.changes.iter().any(|change| change.outcome.is_in_force());
-    let badge = match (may_write, is_changed) {
+    let badge = match (snapshot.may_write(), is_changed) {
         (true, _) => " may write ",
         // The rules that made them were switched off: they stay until the session ends.
         (false, true) => " changes in force ",
@@ -151,7 +148,7 @@ fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
     let elapsed = format!("  {} ", format::time(snapshot.elapsed));
     let room = columns.saturating_sub(badge.len() + elapsed.chars().count());
     let job = screen::header_within(snapshot, room);
-    let colour = if may_write || is_changed {
+    let colour = if snapshot.may_write() || is_changed {
         Color::Yellow
     } else {
         Color::Green

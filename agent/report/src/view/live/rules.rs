@@ -52,10 +52,13 @@ fn tunes<'a>(snapshot: &'a Snapshot, name: &'a str) -> impl Iterator<Item = &'a 
 }
 
 fn list_line(snapshot: &Snapshot, name: &str, is_chosen: bool, columns: usize) -> Line<'static> {
-    let mode = tunes(snapshot, name).next().map_or("", |rule| rule.mode);
+    let mode = tunes(snapshot, name)
+        .next()
+        .map(|rule| rule.mode)
+        .unwrap_or_default();
     let found = snapshot.findings.iter().find(|finding| finding.rule == name);
     let state = match found {
-        Some(finding) => match (finding.repaired, mode == Mode::Off.name()) {
+        Some(finding) => match (finding.repaired, mode == Mode::Off) {
             (true, true) => "repaired before".to_owned(),
             (true, false) => "finding, repaired".to_owned(),
             (false, true) => "finding before".to_owned(),

@@ -140,7 +140,7 @@ fn matrix(ranks: u32) -> MatrixView {
 }
 
 fn snapshot() -> Snapshot {
-    let rule = |name: &str, mode: &'static str, state: &str| {
+    let rule = |name: &str, mode: Mode, state: &str| {
         let is_applied = state == "applied";
         let standing = if is_applied {
             Standing::Applied
@@ -159,10 +159,10 @@ fn snapshot() -> Snapshot {
         matrix: Some(matrix(16)),
         processes: (0..16).map(rank).collect(),
         rules: vec![
-            rule("openmpi-busy-wait", "applying", "applied"),
-            rule("shared-core", "advising", "condition false: rivals = 0, the rule asks for more than 0"),
-            rule("shared-core", "advising", "no value: cores has no value because the quota is not known"),
-            rule("blas-threads", "off", "off"),
+            rule("openmpi-busy-wait", Mode::Applying, "applied"),
+            rule("shared-core", Mode::Advising, "condition false: rivals = 0, the rule asks for more than 0"),
+            rule("shared-core", Mode::Advising, "no value: cores has no value because the quota is not known"),
+            rule("blas-threads", Mode::Off, "off"),
         ],
         rule_values: vec![RuleValue {
             rule: "shared-core".into(),
@@ -315,7 +315,10 @@ fn the_first_line_says_whether_the_session_may_write_at_any_width() {
         text.lines().next().unwrap_or_default().to_owned()
     };
     assert!(first(&snapshot, 40).contains(" may write "));
-    snapshot.rules.iter_mut().for_each(|rule| rule.mode = "advising");
+    snapshot
+        .rules
+        .iter_mut()
+        .for_each(|rule| rule.mode = Mode::Advising);
     let written = profile::ChangeView {
         outcome: ChangeOutcome::Written,
         ..profile::ChangeView::default()
@@ -417,7 +420,7 @@ fn a_rule_that_gives_way_to_another_says_to_which() {
     let claimed = "the variable nw is claimed by openmpi-busy-wait, whose priority is 2";
     for (state_of, columns) in [(trial, 100), (claimed, 120)] {
         let mut snapshot = snapshot();
-        (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", state_of.into());
+        (snapshot.rules[2].mode, snapshot.rules[2].state) = (Mode::Applying, state_of.into());
         snapshot.rules[2].standing = Standing::GivesWay;
         snapshot.rules.remove(1);
         let mut state = state(Tab::Rules, &snapshot);
