@@ -92,7 +92,7 @@ plan::words! {
         /// The change is being reverted.
         #[serde(rename = "being reverted")]
         Reverting = "being reverted",
-        /// The change stays until the session ends.
+        /// The change has passed its trial and stays.
         Kept = "kept",
         /// The change has to be reverted, or is.
         Reverted = "reverted",

@@ -28,7 +28,6 @@ pub(super) struct Made {
     /// 0 if nothing was made.
     number: u64,
     view: ChangeView,
-    outcome: ChangeOutcome,
     /// Left in force when the session ended.
     is_kept: bool,
     judgement: Option<Judgement>,
@@ -68,13 +67,13 @@ impl Made {
             view.reaction = reaction;
         }
         let number = if outcome.is_done() { view.number } else { 0 };
+        view.outcome = outcome;
         Made {
             decision,
             process,
             pid,
             number,
             view,
-            outcome,
             is_kept: false,
             judgement: None,
             first_result: None,
@@ -90,13 +89,13 @@ impl Made {
     }
 
     pub(super) fn is_made(&self) -> bool {
-        self.number != 0 && self.outcome != ChangeOutcome::AlreadyThere
+        self.number != 0 && self.view.outcome != ChangeOutcome::AlreadyThere
     }
 
     pub(super) fn standing(&self) -> Standing {
         match self.is_kept {
             true => Standing::Kept,
-            false => Standing::of(&self.outcome),
+            false => Standing::of(&self.view.outcome),
         }
     }
 
@@ -129,8 +128,8 @@ impl Made {
 
     pub(super) fn settle(&mut self, outcome: ChangeOutcome) {
         // A call that changed nothing keeps that outcome when it is reverted.
-        if self.outcome != ChangeOutcome::AlreadyThere {
-            self.outcome = outcome;
+        if self.view.outcome != ChangeOutcome::AlreadyThere {
+            self.view.outcome = outcome;
         }
         self.is_kept = false;
     }
@@ -196,7 +195,6 @@ impl Made {
             })
         };
         ChangeView {
-            outcome: self.outcome.clone(),
             guard: self.view.guard.clone().or_else(on_trial),
             ..self.view.clone()
         }
