@@ -175,7 +175,7 @@ works: nothing is missing. lacks: a session works without it; the text says what
 sessions need is missing; the rest still works (ps, and `attach` with the data of /proc).\n\n\
 Exit codes: 0 nothing fails; 1 something does; 2 TARGET is not there.";
 
-/// Additional information for users of `run`.
+/// Examples of `attach`.
 const ATTACH_HELP: &str = "\
 Examples:
   Where its time goes, and what would make it faster:

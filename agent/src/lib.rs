@@ -6,24 +6,14 @@
 //! separate process. Everything shown is a [`profile::Snapshot`].
 #![deny(unsafe_code)]
 
-/// Prints a line to standard output.
-macro_rules! say {
-    ($($argument:tt)*) => {
-        report::console::line(format_args!($($argument)*))
-    };
-}
-
-/// Prints a line to standard error, after the program's name.
-macro_rules! warn {
-    ($($argument:tt)*) => {
-        report::console::error_line(format_args!("tuneagent: {}", format_args!($($argument)*)))
-    };
-}
+#[macro_use]
+mod print;
 
 mod actuator;
 mod atomic_file;
 pub mod cli;
 pub mod commands;
+mod connections;
 mod control;
 mod diagnostics;
 pub mod exit;

@@ -4,6 +4,7 @@
 use abi::{Loss, SharedWord, SumCell, SumSpec, SumValue, ValueSums};
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 
+use crate::record::record;
 use crate::{
     atomic::{self, compare_and_swap, read, write},
     capture::{CapturedValues, opaque},
@@ -68,15 +69,14 @@ struct Seen<'a> {
 /// the probe's spec in the lower half.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn hit_is_added_up(
+pub extern "C" fn hit_aggregate(
     captured: *const CapturedValues,
     spec: *const SumSpec,
     whose: u64,
     time_ns: u64,
     duration_ns: u64,
 ) -> u32 {
-    // SAFETY: callers pass complete records; the verifier checks it.
-    let (Some(captured), Some(spec)) = (unsafe { (captured.as_ref(), spec.as_ref()) }) else {
+    let (Some(captured), Some(spec)) = (record(captured), record(spec)) else {
         return 0;
     };
     let hit = Seen {

@@ -3,6 +3,7 @@
 use abi::{Amount, AmountForm, MessageSpec, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
 use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
 
+use crate::record::record;
 use crate::{capture::HitContext, registers::argument_or, task, world};
 
 pub fn of_call(moment: &HitContext) -> u64 {
@@ -18,8 +19,7 @@ const OF_CALL: u64 = 2;
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
-    // SAFETY: callers pass a complete record; the verifier checks it.
-    let Some(moment) = (unsafe { moment.as_ref() }) else {
+    let Some(moment) = record(moment) else {
         return UNKNOWN_BYTES;
     };
     let Ok(spec) = task::spec(moment.probe) else {

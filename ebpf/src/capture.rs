@@ -9,6 +9,7 @@ use aya_ebpf::{
     helpers::{bpf_probe_read_user, generated::bpf_probe_read_user_str},
 };
 
+use crate::record::{record, record_mut};
 use crate::{
     bytes, maps,
     registers::{self, ARGUMENTS},
@@ -98,8 +99,7 @@ pub extern "C" fn capture_entering(
     captured: *mut CapturedValues,
     place: u64,
 ) -> u32 {
-    // SAFETY: callers pass complete records; the verifier checks it.
-    let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
+    let (Some(moment), Some(captured)) = (record(moment), record_mut(captured)) else {
         return 0;
     };
     let Some(capture) = wanted(moment, place) else {
@@ -135,8 +135,7 @@ pub extern "C" fn capture_returning(
     captured: *mut CapturedValues,
     place: u64,
 ) -> u32 {
-    // SAFETY: callers pass complete records; the verifier checks it.
-    let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
+    let (Some(moment), Some(captured)) = (record(moment), record_mut(captured)) else {
         return 0;
     };
     let Some(capture) = wanted(moment, place) else {
@@ -161,8 +160,7 @@ pub extern "C" fn capture_following(
     place: u64,
     start: u64,
 ) -> u32 {
-    // SAFETY: callers pass complete records; the verifier checks it.
-    let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
+    let (Some(moment), Some(captured)) = (record(moment), record_mut(captured)) else {
         return 0;
     };
     let value = wanted(moment, place).and_then(|capture| follow(start, capture, moment, place));

@@ -21,7 +21,7 @@ pub fn hit(
         _ => SpecFlags::SUM_RETURN,
     };
     if spec.flags & added != 0 {
-        if aggregate::hit_is_added_up(captured, &spec.partial_sum, whose, time_ns, duration_ns) != 0 {
+        if aggregate::hit_aggregate(captured, &spec.partial_sum, whose, time_ns, duration_ns) != 0 {
             return;
         }
         maps::lost(Loss::SentAlone);

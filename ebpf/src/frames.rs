@@ -6,6 +6,7 @@
 
 use abi::{FRAMES_MAX, Frame, Thread};
 
+use crate::record::{record, record_mut};
 use crate::{atomic::add, maps, task};
 
 /// The greatest index of a frame. It is also the mask that shows the bound to the verifier.
@@ -26,8 +27,7 @@ pub fn close_abandoned(thread: &mut Thread, stack_pointer: u64, probe: u32) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64, probe: u32) -> u32 {
-    // SAFETY: callers pass a complete record; the verifier checks it.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
+    let Some(thread) = record_mut(thread) else {
         return 0;
     };
     for _ in 0..FRAMES_MAX {
@@ -64,8 +64,7 @@ pub fn at(thread: &Thread, place: u32) -> &Frame {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_close_returning(thread: *mut Thread, stack_pointer: u64, probe: u64) -> u32 {
-    // SAFETY: callers pass a complete record; the verifier checks it.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
+    let Some(thread) = record_mut(thread) else {
         return 0;
     };
     for _ in 0..FRAMES_MAX {
@@ -90,8 +89,7 @@ pub fn is_open(thread: &Thread, probe: u32) -> bool {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
-    // SAFETY: callers pass a complete record; the verifier checks it.
-    let Some(thread) = (unsafe { thread.as_ref() }) else {
+    let Some(thread) = record(thread) else {
         return 0;
     };
     for (place, frame) in thread.frames.iter().enumerate() {
@@ -144,8 +142,7 @@ fn pop(thread: &mut Thread) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_drop_top(thread: *mut Thread) -> u32 {
-    // SAFETY: callers pass a complete record; the verifier checks it.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
+    let Some(thread) = record_mut(thread) else {
         return 0;
     };
     let Some(top) = top(thread) else { return 0 };

@@ -21,6 +21,7 @@ mod maps;
 mod messages;
 mod namespace;
 mod object;
+mod record;
 mod registers;
 mod returns;
 mod task;

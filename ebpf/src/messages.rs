@@ -13,6 +13,7 @@ use aya_ebpf::{
     maps::HashMap,
 };
 
+use crate::record::{record, record_mut};
 use crate::{
     atomic::add,
     bytes::{self, FIRST, OTHER, argument},
@@ -43,8 +44,7 @@ const UNSTATED: i64 = -3;
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pending) -> u32 {
-    // SAFETY: callers pass complete records, or none; the verifier checks it.
-    let (moment, mut pending) = unsafe { (moment.as_ref(), pending.as_mut()) };
+    let (moment, mut pending) = (record(moment), record_mut(pending));
     let Some(moment) = moment else { return 0 };
     let Ok(spec) = task::spec(moment.probe) else {
         return 0;
@@ -208,8 +208,7 @@ pub fn close(spec: &ProbeSpec, process: u32, pending: &mut Pending) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
-    // SAFETY: callers pass complete records, or none; the verifier checks it.
-    let Some(pending) = (unsafe { pending.as_mut() }) else {
+    let Some(pending) = record_mut(pending) else {
         return 0;
     };
     let what = pending.what;
@@ -314,8 +313,7 @@ pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_counted(moment: *const HitContext, bytes: u64, has_size: u32) -> u32 {
-    // SAFETY: callers pass complete records, or none; the verifier checks it.
-    let Some(moment) = (unsafe { moment.as_ref() }) else {
+    let Some(moment) = record(moment) else {
         return 0;
     };
     let (Ok(spec), Some(totals)) = (
@@ -374,8 +372,7 @@ struct Starting {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
-    // SAFETY: callers pass complete records, or none; the verifier checks it.
-    let Some(moment) = (unsafe { moment.as_ref() }) else {
+    let Some(moment) = record(moment) else {
         return 0;
     };
     let process = moment.process;

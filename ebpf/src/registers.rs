@@ -3,6 +3,7 @@
 use abi::{Capture, NO_ARGUMENT};
 use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user};
 
+use crate::record::record;
 use crate::capture::{HitContext, opaque};
 
 /// Number of arguments passed in registers.
@@ -64,8 +65,7 @@ pub fn argument(moment: &HitContext, index: u64) -> Option<u64> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn argument_or(moment: *const HitContext, index: u64, otherwise: u64) -> u64 {
-    // SAFETY: callers pass a complete record; the verifier checks it.
-    let moment = unsafe { moment.as_ref() };
+    let moment = record(moment);
     moment
         .and_then(|moment| argument(moment, index))
         .unwrap_or(otherwise)

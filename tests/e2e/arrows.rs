@@ -130,7 +130,9 @@ readable:
 rights:
 atomic_file:
 cli:
-control:
+connections:
+print:
+control: connections
 diagnostics:
 hint:
 output_name: exit
@@ -141,7 +143,7 @@ watchdog: exit
 actuator: heap rights
 service: cli exit readable rights
 rulebook: diagnostics exit output_name
-http:
+http: connections
 session: actuator control exit heap hint http nodes output_name priority readable report_file rulebook similar_name watchdog
 commands: actuator cli control diagnostics exit hint http nodes output_name priority readable report_file rights rulebook service session
     atomic_file similar_name
@@ -206,6 +208,7 @@ profile: calls cost format mpi os_metrics probe snapshot
 ";
 
 const SESSION: &str = "
+steps:
 greeting:
 intake:
 process:
@@ -262,6 +265,33 @@ library: diag file rule
 contract: diag file lang pseudo_random quantity unit value
 page: file lang rule target types
 policy: diag file
+";
+
+const PLAN: &str = "
+words:
+value:
+call: value
+cpus:
+expression: value
+gpu:
+openmp: value
+outcome:
+site:
+sync:
+action: call cpus expression sync value
+tests:
+";
+
+const ABI: &str = "
+limits:
+word:
+family: word
+histogram: word
+hold: word
+message: word
+partial_sum: limits word
+records: limits message word
+spec: limits message partial_sum
 ";
 
 /// `stored` has the records as they are encoded, `block` their compressed bytes with checksums.
@@ -339,8 +369,10 @@ fn the_modules_of_each_crate_use_what_is_below_them() -> Outcome {
         ("agent/profile/src", PROFILE),
         ("agent/session/src", SESSION),
         ("rules/src", RULES),
+        ("rules/plan/src", PLAN),
         ("rules/recording/src", RECORDING),
         ("tuner/src", TUNER),
+        ("ebpf/abi/src", ABI),
     ] {
         compared(folder, &used(folder)?, table);
     }

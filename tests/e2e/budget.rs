@@ -263,7 +263,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed() -> Outcome {
         println!(
             "{before:.0} and {after:.0} trips/s alone, {watched:.0} watched: {:.1} % less; shown {}",
             100.0 * slowdown,
-            report["cost"]["of_late"]
+            report["cost"]["recent"]
         );
         let of = function(&report, "MPI_Recv")?;
         match is_in_windows {
@@ -273,8 +273,8 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed() -> Outcome {
                 assert!(number(&of["counted"]["watched_share"]) < 0.9, "{of}");
             }
             false => {
-                let of_late = &report["cost"]["of_late"];
-                assert!(number(&of_late["probes_share"]) <= 0.05, "{of_late}");
+                let recent = &report["cost"]["recent"];
+                assert!(number(&recent["probes_share"]) <= 0.05, "{recent}");
             }
         }
         ratios.push(slowdown);

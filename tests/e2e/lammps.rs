@@ -76,7 +76,7 @@ fn an_unmodified_lammps_runs_faster_with_the_same_numbers() -> Outcome {
     agent.lines.wait_for_line("sampled from now on", SOON)?;
     wait_for_report(&agent, |now| {
         let cost = &now["cost"];
-        cost["windows"]["budget_share"].is_number() && number(&cost["of_late"]["probes_share"]) <= 0.006
+        cost["windows"]["budget_share"].is_number() && number(&cost["recent"]["probes_share"]) <= 0.006
     })?;
     let report = agent.stop()?;
     let listed = recorded.replay("openmpi-busy-wait")?;

@@ -41,6 +41,18 @@ fn pure_crates_depend_on_nothing_that_waits_or_calls_the_kernel() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn the_tuner_waits_for_nothing_but_the_program() -> Outcome {
+    let all = dependencies(&metadata()?, "tuneagent-tuner");
+    let is_banned = |name: &&String| {
+        ["aya", "async", "tokio", "futures"]
+            .iter()
+            .any(|ban| name.starts_with(ban))
+    };
+    assert_eq!(all.iter().find(is_banned), None);
+    Ok(())
+}
+
 /// Maximum number of crates that `rules` depends on, directly and indirectly, where it runs. A third of them are for
 /// the linear programs of contracts. Two encode messages between nodes.
 const RULES_CRATES_MAX: usize = 28;
@@ -92,7 +104,8 @@ fn pure_crates_use_no_files_processes_threads_sockets_or_clocks() -> Outcome {
         below.any(|rest| rest.is_empty() || rest.starts_with("::"))
     };
     let mut found = Vec::new();
-    for (_, folder) in PURE {
+    let folders = PURE.iter().map(|(_, folder)| *folder);
+    for folder in folders.chain(["agent/page/src"]) {
         for source in sources(&[folder])? {
             let paths = std_paths(&source.product);
             let wrong = paths.iter().filter(|path| is_banned(path));

@@ -65,6 +65,9 @@ pub enum ActionError {
     /// A change of ours is in the same code.
     #[error("change {change} is in force in the same code: revert that first")]
     AlreadyChanged { change: u64 },
+    /// A change failed, and what was written of it could not be restored.
+    #[error("{error}; a part of change {change} is still in force")]
+    Unreverted { change: u64, error: Box<ActionError> },
     #[error("no thread of process {pid} could be used within {waited_ms} ms: {why}")]
     NoThread {
         pid: Pid,

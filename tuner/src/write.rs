@@ -1,4 +1,4 @@
-//! The one function that writes into another process.
+//! The one module that writes into another process; `put` is its one function that stores bytes there.
 //!
 //! # The ways, and which one is taken
 //!

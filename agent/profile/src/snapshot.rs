@@ -152,7 +152,7 @@ pub struct SequenceView {
     pub without_split: Option<String>,
     /// Why there is no comparison with the given reference.
     pub without_scalability: Option<&'static str>,
-    pub efficiencies_of_late: Option<EfficienciesView>,
+    pub recent_efficiencies: Option<EfficienciesView>,
     /// Time in MPI, or in parallel regions, by call site, the greatest first; known at the end of a session.
     pub call_sites: Vec<CallSiteView>,
     /// All other call sites together.
@@ -197,7 +197,7 @@ pub struct IterationView {
     pub count: u64,
     pub mean_ns: f64,
     /// Mean time of the recent iterations.
-    pub of_late_ns: Option<f64>,
+    pub recent_ns: Option<f64>,
     /// Mean time in the last quarter of the run divided by that in the first.
     pub change: Option<f64>,
     /// The program has left the loop.
@@ -377,7 +377,7 @@ pub struct ProcessView {
     /// detected.
     pub useful: Option<f64>,
     /// The recent share of time outside MPI, and whether it covers complete iterations; `None` if it has ended.
-    pub useful_of_late: Option<(f64, bool)>,
+    pub recent_useful: Option<(f64, bool)>,
     /// Its parallel regions; `None` if none was observed.
     #[serde(skip)]
     pub regions: Option<RegionsView>,

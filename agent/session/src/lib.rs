@@ -9,23 +9,9 @@
 //! The owner carries out the effects.
 #![forbid(unsafe_code)]
 
-/// Asserts the effects of an event at a time.
 #[cfg(test)]
-macro_rules! gives {
-    ($it:ident, $event:expr, $at:expr => $effects:expr $(, $($message:tt)+)?) => {
-        assert_eq!($it.on($event, $at), $effects $(, $($message)+)?);
-    };
-}
-
-/// A state machine once these events, each at its time, have come.
-#[cfg(test)]
-macro_rules! after {
-    ($it:expr; $($event:expr, $at:expr);+) => {{
-        let mut it = $it;
-        $(it.on($event, $at);)+
-        it
-    }};
-}
+#[macro_use]
+mod steps;
 
 pub mod budget;
 pub mod changes;

@@ -197,7 +197,7 @@ fn print(busy: &BTreeMap<ProgramKey, Program>, all: bool) {
             .iter()
             .for_each(|line| say!("{line}"));
     }
-    if let Some((name, pid)) = to_look_at(&programs, |pid| !runtimes(pid).is_empty()) {
+    if let Some((name, pid)) = worst_program(&programs, |pid| !runtimes(pid).is_empty()) {
         say!(
             "to see what {name} waits for, and what can be done: {}",
             crate::hint::as_root(&format!("attach {pid}"))
@@ -213,9 +213,8 @@ fn cpus(used: f64) -> String {
     }
 }
 
-/// The program that loses most of those in which something can be done, or else the one that loses most: the
-/// others may be its competitors, and belong to other users.
-fn to_look_at<'a>(
+/// The program that loses most time. Those that can be tuned come first: the others may belong to other users.
+fn worst_program<'a>(
     programs: &[(&'a ProgramKey, &Program)],
     can_be_tuned: impl Fn(i32) -> bool,
 ) -> Option<(&'a str, i32)> {
@@ -376,8 +375,8 @@ mod tests {
         let both = [of("rustc", 7), of("heat", 8)];
         let programs: Vec<(&ProgramKey, &Program)> =
             both.iter().map(|(key, program)| (key, program)).collect();
-        assert_eq!(to_look_at(&programs, |pid| pid == 8), Some(("heat", 8)));
-        assert_eq!(to_look_at(&programs, |_| false), Some(("rustc", 7)));
-        assert_eq!(to_look_at(&[], |_| true), None);
+        assert_eq!(worst_program(&programs, |pid| pid == 8), Some(("heat", 8)));
+        assert_eq!(worst_program(&programs, |_| false), Some(("rustc", 7)));
+        assert_eq!(worst_program(&[], |_| true), None);
     }
 }

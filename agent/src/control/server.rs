@@ -5,6 +5,7 @@ use std::{
     fs,
     os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
+    task::Context,
     time::Duration,
 };
 
@@ -13,9 +14,10 @@ use session::request::{Answer, RefusalKind, Request};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
-    sync::{Semaphore, mpsc, oneshot},
-    task::JoinSet,
+    sync::{mpsc, oneshot},
 };
+
+use crate::connections;
 
 use super::{
     FolderError, REQUEST_BYTES_MAX, parse,
@@ -26,9 +28,6 @@ use super::{
 const CONNECTIONS_MAX: usize = 8;
 /// A peer that sends nothing, or does not read its answer, for this time is disconnected.
 const IDLE: Duration = Duration::from_secs(30);
-
-/// Pause after a connection that could not be accepted.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A request, and the channel for its answer.
 pub(crate) type PendingRequest = (Request, oneshot::Sender<Answer>);
@@ -108,29 +107,16 @@ async fn serve_within(
     idle: Duration,
 ) -> std::io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
-    let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else {
-            return Ok(());
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Probably too many open files: the client has to wait.
-                tracing::warn!(%error, "accept failed on the control socket, retrying");
-                tokio::time::sleep(RETRY_AFTER).await;
-                continue;
-            }
-        };
+    let accept = |context: &mut Context<'_>| listener.poll_accept(context).map_ok(|(stream, _)| stream);
+    connections::serve_each(CONNECTIONS_MAX, accept, |stream| {
         let requested = requested.clone();
-        connections.spawn(async move {
+        async move {
             // Errors of a peer that disconnects are ignored.
             let _ = converse(stream, requested, idle).await;
-            drop(place);
-        });
-    }
+        }
+    })
+    .await;
+    Ok(())
 }
 
 async fn converse(
@@ -207,6 +193,8 @@ fn may_control(peer: u32, own: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Write};
+
+    use tokio::task::JoinSet;
 
     use super::*;
 

@@ -16,6 +16,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Context,
     time::{Duration, Instant},
 };
 
@@ -24,15 +25,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use profile::{Snapshot, streams::WatchedWindow};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinSet,
+    sync::{OwnedSemaphorePermit, watch},
 };
 
 use self::{answer::answer, names::HostNames};
 pub(crate) use self::{marks::LiveMark, token::Token, web::Web};
-
-/// Pause after a failed `accept`, which would fail again at once while descriptors are exhausted.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+use crate::connections;
 
 /// The newest state of a session.
 #[derive(Clone, Debug, Default)]
@@ -138,27 +136,12 @@ async fn serve_within(
         others: names,
     };
     let server = Arc::new(Server { site, names });
-    let places = Arc::new(Semaphore::new(bounds.connections));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return Ok(());
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "accept failed, retrying");
-                tokio::time::sleep(RETRY_AFTER).await;
-                continue;
-            }
-        };
-        let server = Arc::clone(&server);
-        connections.spawn(async move {
-            converse(stream, server, bounds).await;
-            drop(place);
-        });
-    }
+    let accept = |context: &mut Context<'_>| listener.poll_accept(context).map_ok(|(stream, _)| stream);
+    connections::serve_each(bounds.connections, accept, |stream| {
+        converse(stream, Arc::clone(&server), bounds)
+    })
+    .await;
+    Ok(())
 }
 
 /// Handles one request; keep-alive is not supported. Errors of a client that is too slow or disconnects are

@@ -5,7 +5,10 @@ use std::{
     net::{Shutdown, SocketAddr, TcpStream},
 };
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+};
 use tuneagent_e2e::wait::wait_until;
 
 use super::*;

@@ -58,6 +58,8 @@ impl Session {
         while let Some(request) = sources.request() {
             self.answer(request);
         }
+        // The connections write these answers before they are closed.
+        tokio::task::yield_now().await;
         let (target, rules, screen) = (&mut self.target, &mut self.rules, &mut self.screen);
         nodes::finish(target, rules, screen, &last.snapshot).await;
         self.screen.end_page(last.snapshot).await;

@@ -19,7 +19,7 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// How long the end waits until the carrier has sent the last messages.
 const CARRIED_WAIT: Duration = Duration::from_secs(2);
 
-/// Why a session ends whose standard input was that of the coordinator's node starter.
+/// Why a session ends that a node starter began: its standard input was closed.
 pub(super) const NODE_STARTER_ENDED: &str = "the session that started this one has ended";
 
 /// What a session is in a job on several machines.

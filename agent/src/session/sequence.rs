@@ -158,7 +158,7 @@ impl JobCalls<'_> {
                 .map(|process| process.sequence.elsewhere())
                 .sum(),
             efficiencies: self.efficiencies(Metered::useful),
-            efficiencies_of_late: self.efficiencies(Metered::useful_of_late),
+            recent_efficiencies: self.efficiencies(Metered::recent_useful),
             ..SequenceView::default()
         };
         if self.has_sequence() {
@@ -208,8 +208,8 @@ impl JobCalls<'_> {
             view.without_split = has_mpi.then(|| "MPI calls are sampled (--budget)".to_owned());
             return;
         }
-        if let Some(of_late) = &mut view.efficiencies_of_late {
-            of_late.split = self.collectives.split_of_late().ok();
+        if let Some(recent) = &mut view.recent_efficiencies {
+            recent.split = self.collectives.recent_split().ok();
         }
         let Some(efficiencies) = &mut view.efficiencies else {
             return;
@@ -252,7 +252,7 @@ impl JobCalls<'_> {
             calls: iterations.calls(),
             count: iterations.overall().count,
             mean_ns: iterations.mean_ns(),
-            of_late_ns: iterations.recent_ns().filter(|_| !is_over),
+            recent_ns: iterations.recent_ns().filter(|_| !is_over),
             change: iterations.change(),
             is_over,
             begins_at: None,

@@ -26,7 +26,7 @@ fn message(bytes: &[u8]) {
 }
 
 /// The rule of which a message may speak: each of its windows and folds, and measures of processes.
-fn spoken_of() -> rules::CheckedRule {
+fn named_window() -> rules::CheckedRule {
     let text = include_str!("message.yaml");
     rules::CheckedRule::from_source(text).expect("it checks")
 }
@@ -40,14 +40,14 @@ fn facts(process: u32) -> rules::ProcessFacts {
 }
 
 fn node(machine: rules::Machine, incarnation: u64) -> rules::Node {
-    let mut node = rules::Node::new(machine, incarnation, vec![spoken_of()]);
+    let mut node = rules::Node::new(machine, incarnation, vec![named_window()]);
     let own = (0..PROCESSES).filter(|process| facts(*process).machine == machine);
     own.for_each(|process| node.process_joined(rules::ProcessId(process), facts(process), rules::Time(0)));
     node
 }
 
 fn coordinator() -> rules::Engine {
-    let mut engine = rules::Engine::new(vec![spoken_of()], rules::Time(0)).expect("one rule has no conflict");
+    let mut engine = rules::Engine::new(vec![named_window()], rules::Time(0)).expect("one rule has no conflict");
     (0..2).for_each(|machine| engine.node_joined(rules::Machine(machine)));
     for process in 0..PROCESSES {
         engine.process_joined(rules::ProcessId(process), facts(process), rules::Time(0));

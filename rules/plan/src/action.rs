@@ -100,9 +100,9 @@ pub enum Affinity {
 }
 
 crate::words! {
+    serde:
     /// How the cores of a job are distributed over its processes, each of which gets cores of its own.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Cores {
         /// Evenly over the cores that the job may use.
         Spread = "spread",
@@ -130,9 +130,9 @@ pub struct Switch {
 }
 
 crate::words! {
+    serde:
     /// The keywords by which rules request actions.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum Keyword {
         #[default]
         Set = "set",
@@ -141,7 +141,6 @@ crate::words! {
         Replace = "replace",
         InsertCall = "insert_call",
         RemoveCall = "remove_call",
-        #[serde(rename = "set_arg")]
         SetArgument = "set_arg",
         Affinity = "affinity",
         Enable = "enable",

@@ -126,13 +126,13 @@ fn is_returned(name: &str) -> bool {
 /// Whether a condition in the formula depends on the called MPI function.
 fn chooses_calls(expr: &Expr) -> bool {
     let condition = match &expr.node {
-        Node::Where { condition, .. } => speaks_of_calls(condition),
+        Node::Where { condition, .. } => depends_on_calls(condition),
         _ => false,
     };
     condition || expr.children().into_iter().any(chooses_calls)
 }
 
 /// Whether a condition depends on the called MPI function.
-pub(super) fn speaks_of_calls(condition: &Expr) -> bool {
+pub(super) fn depends_on_calls(condition: &Expr) -> bool {
     condition.names().iter().any(|(name, _)| *name == "call")
 }

@@ -1,7 +1,7 @@
 //! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. They fold the rows of
 //! a table or, in [`super::hits`], the hits of a probe.
 
-use super::implied::speaks_of_calls;
+use super::implied::depends_on_calls;
 use super::infer::{FormulaPosition, Infer};
 use crate::diag::{Diagnostic, Span};
 use crate::function::{Meaning, Reduction, function_named};
@@ -131,7 +131,7 @@ impl Infer<'_> {
         if plain && over.is_some_and(over_run) {
             return Some(self.over_run(call.reduction, inner, call.span));
         }
-        let filter = call.filter.filter(|filter| speaks_of_calls(filter))?;
+        let filter = call.filter.filter(|filter| depends_on_calls(filter))?;
         let Some(of) = self.of_calls(call.of, filter) else {
             return Some(None);
         };

@@ -69,7 +69,7 @@ impl Checker<'_> {
                     wanted.insert(name.clone(), BTreeSet::from([*home]));
                 }
                 Some(MetricScope::Floating { .. }) if !wanted.contains_key(name) => {
-                    let home = self.names.spoken_of(&[expr]).unwrap_or(0);
+                    let home = self.names.named_window(&[expr]).unwrap_or(0);
                     wanted.insert(name.clone(), BTreeSet::from([home]));
                 }
                 Some(MetricScope::Floating { .. }) => {}
@@ -118,7 +118,7 @@ impl Checker<'_> {
         if self.names.windows.len() <= 1 {
             return Some(0);
         }
-        if let Some(home) = self.names.spoken_of(formulas) {
+        if let Some(home) = self.names.named_window(formulas) {
             return Some(home);
         }
         let names = formulas.iter().flat_map(|expr| expr.names());
@@ -210,7 +210,7 @@ impl RuleNames {
 
     /// The window of the metrics, windows and boundaries that formulas name; of nested windows the innermost,
     /// else the first.
-    pub(super) fn spoken_of(&self, formulas: &[&Expr]) -> Option<usize> {
+    pub(super) fn named_window(&self, formulas: &[&Expr]) -> Option<usize> {
         let mut found = Vec::new();
         formulas.iter().for_each(|expr| self.windows_in(expr, &mut found));
         self.innermost(&found).or(found.first().copied())

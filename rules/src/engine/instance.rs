@@ -13,9 +13,9 @@ use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time, boolean};
 use crate::window::Boundaries;
 
-/// Why an instance is incomplete to which a lost hit may have belonged.
+/// Why an instance is incomplete: hits were lost that may belong to it.
 pub(super) const HITS_LOST: &str = "hits were lost in it";
-/// Why an instance is incomplete in whose time a hit came whose instance is unknown.
+/// Why an instance is incomplete: a hit without its key arrived while the instance was open.
 pub(super) const WITHOUT_KEY: &str = "a hit without its key";
 
 /// The environment of an instance.

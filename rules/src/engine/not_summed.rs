@@ -40,7 +40,7 @@ impl NotSummed {
             NotSummed::HasText => "a text is read at its hits",
             NotSummed::BetweenTotals => "its hits are those between the totals at both ends of the window",
             NotSummed::IsPaired => "its hits are paired",
-            NotSummed::TriggersTune => "a tune is looked at with each of its hits",
+            NotSummed::TriggersTune => "a tune is evaluated at each of its hits",
             NotSummed::TooManyValues => "more values of its hits are folded than can be aggregated",
             NotSummed::IsBoundary => "its hits are boundaries",
             NotSummed::IsLookedAt => "its hits are looked at before the window closes",

@@ -192,7 +192,7 @@ keys! {
         "when" => Formula, "The condition under which the tune acts, once.";
         "for" => Formula, "How many windows in a row the condition must hold.";
         "while" => Formula, "Instead of `when`: what was done is reverted when this no longer holds.";
-        "every" => Name, "The window at whose close, or the probe at whose hits, the tune is looked at.";
+        "every" => Name, "When the tune is evaluated: at the end of this window, or at each hit of this probe.";
         "range" => Formula, "A condition on `value`; outside nothing is written.";
         "initial" => Formula, "The value written at the start, until the first window.";
         "expect" => Formula, "What the model promises; the decision carries it.";

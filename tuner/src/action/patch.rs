@@ -58,6 +58,12 @@ impl Writer {
         let (mechanism, held) = match applied {
             Ok(applied) => applied,
             Err(error) => {
+                let is_new = |(place, site): &(Place, &PatchedBytes)| {
+                    place.read().is_ok_and(|found| found == site.new.0)
+                };
+                if places(&space, &memory, change, &plan.patch).is_ok_and(|all| all.iter().any(is_new)) {
+                    return self.revert_rest(change, error);
+                }
                 self.record_outcome(change, Outcome::NotWritten(error.to_string()), None)?;
                 self.sweep_arena(plan.patch.arena.as_ref(), &setup);
                 return Err(error.into());
@@ -67,6 +73,21 @@ impl Writer {
         self.record_outcome(change, Outcome::Applied, Some(hold))?;
         let text = plan.patch.symbol;
         Ok(ActionReceipt::new(change, text, ActionOutcome::InForce, hold, at))
+    }
+
+    /// Reverts what a failed change has left. A place that could not be restored leads into our memory, so the
+    /// change is in force until it is.
+    fn revert_rest(&mut self, change: u64, error: ActionError) -> Result<ActionReceipt, WriterError> {
+        self.record_outcome(change, Outcome::Applied, None)?;
+        let receipt = self.revert(change)?;
+        Err(match receipt.outcome {
+            RevertOutcome::Reverted => error.into(),
+            _ => ActionError::Unreverted {
+                change,
+                error: Box::new(error),
+            }
+            .into(),
+        })
     }
 
     /// Restores the old bytes where ours are still in place, and unmaps our memory.
@@ -286,14 +307,31 @@ fn write_all(
     underway: fn(),
     held: Option<&HeldThread>,
 ) -> Result<(), ActionError> {
-    for (index, (place, site)) in places.iter().enumerate() {
-        if let Err(error) = write::commit_bytes(place, Some(&site.old.0), &site.new.0, held) {
-            for (place, site) in places[..index].iter().rev() {
-                write::commit_bytes(place, Some(&site.new.0), &site.old.0, held)?;
+    all_or_none(
+        places,
+        |(place, site)| {
+            write::commit_bytes(place, Some(&site.old.0), &site.new.0, held)?;
+            underway();
+            Ok(())
+        },
+        |(place, site)| Ok(write::commit_bytes(place, Some(&site.new.0), &site.old.0, held)?),
+    )
+}
+
+/// Writes all places. At the first failure, which is returned, those before it are restored, as many as can be.
+fn all_or_none<T>(
+    places: &[T],
+    mut write: impl FnMut(&T) -> Result<(), ActionError>,
+    mut restore: impl FnMut(&T) -> Result<(), ActionError>,
+) -> Result<(), ActionError> {
+    for (index, place) in places.iter().enumerate() {
+        if let Err(error) = write(place) {
+            for written in places[..index].iter().rev() {
+                // What stays is seen in the memory afterwards.
+                let _ = restore(written);
             }
-            return Err(error.into());
+            return Err(error);
         }
-        underway();
     }
     Ok(())
 }
@@ -398,4 +436,37 @@ fn place(
         true => memory.code(module, site.link_address, site.new.0.len(), what)?,
         false => memory.table(module, site.link_address, what)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Writes places 0 to 3, of which one cannot be written and one cannot be restored. Returns those that stay.
+    fn stay(unwritable: usize, unrestorable: usize) -> (Vec<usize>, bool) {
+        let written = RefCell::new(Vec::new());
+        let failed = || ActionError::AlreadyChanged { change: 0 };
+        let result = all_or_none(
+            &[0, 1, 2, 3],
+            |place| match *place == unwritable {
+                true => Err(failed()),
+                false => Ok(written.borrow_mut().push(*place)),
+            },
+            |place| match *place == unrestorable {
+                true => Err(failed()),
+                false => Ok(written.borrow_mut().retain(|other| other != place)),
+            },
+        );
+        (written.into_inner(), result.is_ok())
+    }
+
+    #[test]
+    fn after_a_failure_every_place_is_restored_that_can_be() {
+        assert_eq!(stay(9, 9), (vec![0, 1, 2, 3], true));
+        assert_eq!(stay(3, 9), (vec![], false));
+        assert_eq!(stay(3, 2), (vec![2], false), "those before it are restored");
+        assert_eq!(stay(0, 9), (vec![], false));
+    }
 }

@@ -239,7 +239,7 @@ impl Measured {
         let functions = processes.iter().flat_map(|process| each(&process["functions"]));
         let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
         let cost = &report["cost"];
-        let figures = cost["of_late"]["slowdown"]
+        let figures = cost["recent"]["slowdown"]
             .as_f64()
             .zip(cost["job_cpu_time_s"].as_f64());
         let (slowdown, cpu_s) = figures.ok_or("the report does not have its cost")?;

@@ -40,7 +40,7 @@ pub use links::{CallMoment, Link, LinkChoice, LinkKind, LinkRequest, Nothing, Pr
 pub use loading::LoadOptions;
 pub use object::Kernel;
 pub use partial_sums::SumReadings;
-pub(crate) use program::knows_number_of;
+pub(crate) use program::has_same_pid_in_kernel;
 pub use records::{is_filling, read_hit, read_sum_cell, read_text};
 pub use ring::Ring;
 pub use served::{ServedPrograms, served_namespace};

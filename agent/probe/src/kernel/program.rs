@@ -170,9 +170,9 @@ pub(super) fn load_error(error: EbpfError) -> KernelError {
     }
 }
 
-/// Whether the kernel side sees a process under the number that it has here: for a process in a namespace
-/// below ours, only if ours is the initial one.
-pub(crate) fn knows_number_of(pid: i32) -> bool {
+/// Whether the kernel side knows a process by the same pid as we do. It does not if our pid namespace is not the
+/// initial one and the process is in one below it.
+pub(crate) fn has_same_pid_in_kernel(pid: i32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let (_, ours) = pid_namespace();
     let theirs = std::fs::metadata(format!("/proc/{pid}/ns/pid"));

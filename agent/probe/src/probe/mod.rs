@@ -37,7 +37,7 @@ use self::places::{KnownFiles, PricedSite};
 pub use self::selection::has_regions;
 use crate::kernel::{
     self, Calibration, CallMoment, CloseTicket, Closer, Kernel, KernelError, Link, LinkChoice, LinkKind,
-    LoadOptions, ProbeLoader, Ring, knows_number_of,
+    LoadOptions, ProbeLoader, Ring, has_same_pid_in_kernel,
 };
 
 /// Up to this many processes get links of their own, or all by the node's service. Those cost other processes nothing, but about 28 ns a
@@ -294,7 +294,7 @@ impl Probes {
             });
             return Ok(None);
         }
-        let is_observed = knows_number_of(pid);
+        let is_observed = has_same_pid_in_kernel(pid);
         if self.kernel.is_some() && !is_observed {
             self.missing.report(format!("calls of {pid}"), || {
                 format!(
@@ -381,7 +381,7 @@ impl Probes {
     /// MPI is watched whatever the rules request; another function if an active request includes it. Sampled
     /// functions are needed only in sampling windows.
     fn is_needed(&self, probe: &Probe, requested: &[bool]) -> bool {
-        let is_requested = |want: &usize| self.sits(*want) && requested.get(*want) == Some(&true);
+        let is_requested = |want: &usize| self.is_wanted(*want) && requested.get(*want) == Some(&true);
         !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_requested))
     }
 

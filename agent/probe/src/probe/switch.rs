@@ -69,13 +69,13 @@ impl Probes {
     pub(super) fn see_resting(&mut self) {
         let mut probes = std::mem::take(&mut self.numbers.probes);
         for probe in probes.iter_mut().filter(|probe| probe.mpi.is_none()) {
-            probe.is_resting = !probe.wanted.iter().any(|want| self.sits(*want));
+            probe.is_resting = !probe.wanted.iter().any(|want| self.is_wanted(*want));
         }
         self.numbers.probes = probes;
     }
 
     /// Whether a request is switched on and not suspended.
-    pub(super) fn sits(&self, want: usize) -> bool {
+    pub(super) fn is_wanted(&self, want: usize) -> bool {
         self.on[want] && !self.resting.contains(&want)
     }
 
@@ -142,7 +142,8 @@ impl Probes {
     pub(super) fn needed(&self) -> BTreeSet<u32> {
         let probes = self.numbers.probes.iter().zip(0..);
         let is_needed = |probe: &Probe| {
-            !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(|want| self.sits(*want)))
+            !self.pauses(probe)
+                && (probe.mpi.is_some() || probe.wanted.iter().any(|want| self.is_wanted(*want)))
         };
         probes
             .filter(|(probe, _)| is_needed(probe))

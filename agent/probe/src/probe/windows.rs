@@ -72,7 +72,7 @@ impl Probes {
     /// Closes the windows of these functions. Links are closed one after the other, since that takes grace
     /// periods of the kernel. A link is closed even if it also served a function that was requested since:
     /// that function is attached again by [`Probes::attach_rest`].
-    pub fn shut(&mut self, functions: &BTreeSet<u32>) {
+    pub fn close_window(&mut self, functions: &BTreeSet<u32>) {
         for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
             probe.is_sampled = functions.contains(&number);
             probe.is_off = probe.is_sampled;

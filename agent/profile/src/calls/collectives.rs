@@ -229,7 +229,7 @@ impl Collectives {
         self.split_of(&self.sums)
     }
 
-    pub fn split_of_late(&self) -> Result<Split, NoSplit> {
+    pub fn recent_split(&self) -> Result<Split, NoSplit> {
         let before = self.before.front().map(|(_, sums)| sums);
         self.split_of(&before.map_or_else(|| self.sums.clone(), |before| self.sums.since(before)))
     }

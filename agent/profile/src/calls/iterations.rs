@@ -235,7 +235,7 @@ impl Iterations {
     }
 
     /// A sampling window ends, possibly inside a call: calls are missed from here on.
-    pub fn shut(&mut self, at_ns: u64, is_inside: bool) {
+    pub fn close_window(&mut self, at_ns: u64, is_inside: bool) {
         if is_inside {
             self.call();
         }
@@ -354,7 +354,7 @@ impl Iterations {
     }
 
     /// The share of the time outside MPI, over recent iterations.
-    pub fn useful_of_late(&self) -> Option<f64> {
+    pub fn recent_useful(&self) -> Option<f64> {
         useful((*self.recent.front()?, *self.recent.back()?))
     }
 

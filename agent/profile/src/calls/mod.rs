@@ -162,12 +162,12 @@ impl Sequence {
     }
 
     /// A sampling window ends: calls are not recorded from here on, nor is one in which a thread is.
-    pub fn shut(&mut self, at_ns: u64, is_inside: bool) {
+    pub fn close_window(&mut self, at_ns: u64, is_inside: bool) {
         let main = self.main_thread();
         for thread in self.threads.values_mut() {
             let is_inside = is_inside && Some(thread.number) == main;
             if let Some(current) = &mut thread.current {
-                current.shut(at_ns, is_inside);
+                current.close_window(at_ns, is_inside);
             }
         }
     }

@@ -118,7 +118,7 @@ fn iterations_that_are_seen_in_windows_have_the_mean_time_of_all() {
         sequence.open(now_ns);
         sequence.take(recorded, 0, |_| true);
         sequence.look(until_ns, &mut { usize::MAX });
-        sequence.shut(until_ns, is_inside);
+        sequence.close_window(until_ns, is_inside);
         now_ns += 400_000_000;
     }
     let iterations = sequence.current().unwrap();

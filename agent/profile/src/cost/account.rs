@@ -128,7 +128,7 @@ impl Fullness {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnreadView {
     /// The longest recent delay, in nanoseconds.
-    pub of_late_ns: u64,
+    pub recent_ns: u64,
     /// The longest delay, in nanoseconds.
     pub most_ns: u64,
     pub reads: u64,
@@ -176,7 +176,7 @@ pub struct CostView {
     pub agent: AgentCost,
     /// The estimated slowdown over the complete session.
     pub slowdown: Slowdown,
-    pub of_late: RecentCost,
+    pub recent: RecentCost,
     /// How long hits stayed in the ring until they were read; `None` without hits.
     pub unread: Option<UnreadView>,
     /// What is sampled in windows now; `None` if everything is watched all the time.
@@ -216,7 +216,7 @@ impl CostView {
         }
         // Windows are planned for prices that are too low by the error of prices.
         let spared = |agent: f64| (allowed - agent) * (1.0 - 1.0 / (1.0 + PRICE_ERROR));
-        let spared = self.of_late.agent.map(spared);
+        let spared = self.recent.agent.map(spared);
         let spared = spared.filter(|spared| *spared > SPARED_MIN * allowed);
         Some(AboveBudget {
             is_of_one_cpu: (self.job_ns as f64) < elapsed_ns,
@@ -287,7 +287,7 @@ impl Account {
     }
 
     /// The costs of the last period, in which the agent used `agent_ns` of CPU time in `elapsed_ns`.
-    pub fn of_late(&self, costs: &[ProbeCost], agent: Option<(u64, u64)>) -> RecentCost {
+    pub fn recent(&self, costs: &[ProbeCost], agent: Option<(u64, u64)>) -> RecentCost {
         let probes: f64 = costs.iter().map(|cost| cost.ns).sum();
         let most_expensive = costs.first();
         RecentCost {
@@ -349,7 +349,7 @@ mod tests {
         fn the_most_expensive_probe_costs_no_more_than_all_probes_and_these_no_more_than_all((calls, cpu_ns) in process(), agent_ns in 0_u64..1_000_000_000) {
             let mut account = Account::default();
             account.add(calls, cpu_ns);
-            let late = account.of_late(&account.costs(priced), Some((agent_ns, 1_000_000_000)));
+            let late = account.recent(&account.costs(priced), Some((agent_ns, 1_000_000_000)));
             prop_assert_eq!(late.probes.is_some(), cpu_ns > 0);
             if let (Some(probes), Some(together)) = (late.probes, late.together) {
                 prop_assert!(probes <= together * (1.0 + 1e-12));
@@ -383,11 +383,11 @@ mod tests {
             budget: BudgetShare::default(),
             cuts_sequence: true,
         });
-        view.of_late.agent = Some(0.01);
+        view.recent.agent = Some(0.01);
         let within = until_s(&view).unwrap();
         assert!((within - 269.0).abs() < 1.0, "{within}");
         assert_eq!(above(&view).map(|above| above.share), Some(0.035));
-        view.of_late.agent = Some(0.017);
+        view.recent.agent = Some(0.017);
         assert!(above(&view).is_some(), "the agent takes nearly all");
         assert_eq!(until_s(&view), None);
         view.probes[0].ns = 0.2e9;
@@ -398,7 +398,7 @@ mod tests {
     fn a_job_without_cpu_time_has_no_share_rather_than_none() {
         let mut account = Account::default();
         account.add([(0, 5)], 0);
-        let late = account.of_late(&account.costs(priced), None);
+        let late = account.recent(&account.costs(priced), None);
         assert_eq!((late.probes, late.agent, late.together), (None, None, None));
         assert_eq!(sum(&account.costs(priced)), 500.0);
     }

@@ -194,7 +194,7 @@ pub enum SamplingStep {
     /// Samples these functions in windows from now on; a gap begins.
     Sample(BTreeSet<u32>),
     Open,
-    Shut,
+    Close,
     /// Watches all functions all the time again.
     Watch,
 }
@@ -209,7 +209,7 @@ enum Phase {
         /// CPU time of its hits at which the window ends early.
         most_ns: f64,
     },
-    Shut {
+    Gap {
         until_ns: u64,
         then_ns: u64,
     },
@@ -267,7 +267,7 @@ impl Windows {
     pub fn next_ns(&self) -> Option<u64> {
         match self.phase {
             Phase::Always => None,
-            Phase::Open { until_ns, .. } | Phase::Shut { until_ns, .. } => Some(until_ns),
+            Phase::Open { until_ns, .. } | Phase::Gap { until_ns, .. } => Some(until_ns),
         }
     }
 
@@ -285,7 +285,7 @@ impl Windows {
     /// that no compared value is extrapolated from a time before the change. They exceed the budget, by half of
     /// the cost of watching everything at most.
     pub fn judge(&mut self, is_judged: bool, now_ns: u64) {
-        if let (true, false, Phase::Open { until_ns, .. } | Phase::Shut { until_ns, .. }) =
+        if let (true, false, Phase::Open { until_ns, .. } | Phase::Gap { until_ns, .. }) =
             (is_judged, self.is_judged, &mut self.phase)
         {
             *until_ns = now_ns.min(*until_ns);
@@ -329,7 +329,7 @@ impl Windows {
 
     /// A process has joined: whether the gap may end early, so that the process is watched for `for_ns`.
     pub fn may_open(&self, now_ns: u64, for_ns: u64) -> bool {
-        let Phase::Shut { until_ns, .. } = self.phase else {
+        let Phase::Gap { until_ns, .. } = self.phase else {
             return false;
         };
         let rest_ns = until_ns.saturating_sub(now_ns) as f64;
@@ -361,7 +361,7 @@ impl Windows {
     /// A gap ends, and attaching the probes begins. Removes functions that are not called from
     /// [`Windows::functions`], unless none is called.
     pub fn open(&mut self, now_ns: u64) -> SamplingStep {
-        let Phase::Shut { until_ns, then_ns } = self.phase else {
+        let Phase::Gap { until_ns, then_ns } = self.phase else {
             return SamplingStep::Stay;
         };
         // Functions that are not called cost nothing: they are watched all the time from here on, and only
@@ -403,7 +403,7 @@ impl Windows {
 
     /// A window ends. The costs of its functions are from the window, those of all others from window and gap
     /// together.
-    pub fn shut(&mut self, load: &Load, now_ns: u64) -> SamplingStep {
+    pub fn close_window(&mut self, load: &Load, now_ns: u64) -> SamplingStep {
         let Some(share) = self.budget.0 else {
             return SamplingStep::Stay;
         };
@@ -448,14 +448,14 @@ impl Windows {
         if !self.is_judged {
             gap_ns = self.compensating(gap_ns, now_ns);
         }
-        self.phase = Phase::Shut {
+        self.phase = Phase::Gap {
             until_ns: now_ns + gap_ns as u64,
             then_ns: window_ns,
         };
         if is_new {
             SamplingStep::Sample(self.functions.clone())
         } else {
-            SamplingStep::Shut
+            SamplingStep::Close
         }
     }
 

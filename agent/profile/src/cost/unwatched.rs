@@ -358,7 +358,7 @@ impl Unwatched {
 
     /// The window ends, and `functions` are not watched from now on. `open` contains calls of them that have
     /// not returned, with the time they took until now: their returns will not be recorded.
-    pub fn shut(
+    pub fn close_window(
         &mut self,
         at: CountTime,
         counted: &[Totals],

@@ -183,12 +183,14 @@ impl Profile {
     pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<ProcessWindow>, cuts_sequence: bool) {
         for (process, window) in self.processes.iter_mut().zip(windows) {
             if cuts_sequence {
-                process.sequence.shut(self.read_ns, window.ends_inside);
+                process.sequence.close_window(self.read_ns, window.ends_inside);
             }
             let last = process.last().filter(|_| !process.ended);
             let last = last.map(|last| (last.moment(), last.counted.clone(), last.open.clone()));
             if let Some((at, counted, open)) = last {
-                process.unwatched.shut(at, &counted, &open, functions, window);
+                process
+                    .unwatched
+                    .close_window(at, &counted, &open, functions, window);
             }
         }
         self.threads = None;
@@ -222,7 +224,9 @@ impl Metered {
     /// are missed.
     pub fn join(&mut self, at: CountTime, gap: Option<&BTreeSet<u32>>) {
         match gap {
-            Some(functions) => (self.unwatched).shut(at, &[], &[], functions, ProcessWindow::default()),
+            Some(functions) => {
+                (self.unwatched).close_window(at, &[], &[], functions, ProcessWindow::default())
+            }
             None => self.unwatched.open(at, &[]),
         }
     }
@@ -270,7 +274,7 @@ impl Metered {
     }
 
     /// Between the oldest recent reading and the last; `None` if the process has ended.
-    pub fn usage_of_late(&self) -> Option<Usage> {
+    pub fn recent_usage(&self) -> Option<Usage> {
         let oldest = self.oldest().filter(|_| !self.ended);
         oldest.and_then(|oldest| self.usage_since(oldest))
     }

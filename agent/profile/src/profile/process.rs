@@ -88,7 +88,7 @@ pub(super) struct UnwatchedTime {
     /// Nanoseconds until the last reading.
     pub(super) ns: u64,
     /// It is not watched now.
-    pub(super) rests: bool,
+    pub(super) is_resting: bool,
     /// Calls that were counted meanwhile, while the links were still being closed. They do not belong to the
     /// watched time.
     pub(super) calls: u64,
@@ -420,12 +420,12 @@ impl Metered {
         let passed_ns = reading.at_ns.saturating_sub(before_ns);
         self.rested.resize(probes.len(), UnwatchedTime::default());
         for (index, (rested, probe)) in self.rested.iter_mut().zip(probes).enumerate() {
-            if rested.rests {
+            if rested.is_resting {
                 let calls = |reading: &Reading| counted_calls((index, probe), reading);
                 rested.ns += passed_ns;
                 rested.calls += calls(reading).saturating_sub(self.readings.back().map_or(0, calls));
             }
-            rested.rests = probe.is_resting;
+            rested.is_resting = probe.is_resting;
         }
     }
 
@@ -445,7 +445,7 @@ impl Metered {
             return;
         }
         let overall = current.filter(|_| !self.unwatched.has_gaps());
-        reading.useful = match overall.and_then(Iterations::useful_of_late) {
+        reading.useful = match overall.and_then(Iterations::recent_useful) {
             None => self
                 .mpi_since(self.readings.front())
                 .and_then(|first| outside_mpi(first, reading)),

@@ -42,7 +42,7 @@ impl Metered {
                 // Only calls from the time in which it was counted.
                 function.calls = counted_calls((index, probe), last).saturating_sub(rested.calls);
             }
-            function.rests = rested.rests;
+            function.is_resting = rested.is_resting;
             function.sizes = probe.rows_of_sizes().and_then(&counts).unwrap_or_default();
             Some(function)
         });
@@ -62,7 +62,7 @@ impl Metered {
                 .iterations()
                 .and_then(Iterations::useful)
                 .filter(|_| has_mpi(probes)),
-            useful_of_late: self.useful_of_late(),
+            recent_useful: self.recent_useful(),
             regions: (self.regions).view(
                 has_bodies(probes),
                 self.first.as_ref().map_or(0, |first| first.at_ns),
@@ -96,10 +96,10 @@ impl Metered {
 
     /// The recent share of time outside MPI, and whether it covers complete iterations; `None` if the process
     /// has ended.
-    pub fn useful_of_late(&self) -> Option<(f64, bool)> {
+    pub fn recent_useful(&self) -> Option<(f64, bool)> {
         let useful = self.last()?.useful.filter(|_| !self.ended)?;
         let current = self.sequence.current().filter(|_| !self.unwatched.has_gaps());
-        let is_complete = current.and_then(Iterations::useful_of_late).is_some();
+        let is_complete = current.and_then(Iterations::recent_useful).is_some();
         Some((useful, is_complete))
     }
 

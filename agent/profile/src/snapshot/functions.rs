@@ -46,7 +46,7 @@ pub struct FunctionTotals {
     /// `None` if it was counted all the time.
     pub counted: Option<f64>,
     /// It is not being counted now, so its calls per second are unknown.
-    pub rests: bool,
+    pub is_resting: bool,
 }
 
 impl FunctionTotals {
@@ -80,7 +80,7 @@ impl FunctionTotals {
         self.estimate = is_estimated.then(|| exact(self).and(exact(other)));
         let part = |of: &FunctionTotals| of.counted.unwrap_or(1.0);
         self.counted = (self.counted.or(other.counted)).map(|_| part(self).min(part(other)));
-        self.rests &= other.rests;
+        self.is_resting &= other.is_resting;
         self.calls += other.calls;
         self.nested += other.nested;
         // One of the two may have only calls that did not return.

@@ -159,7 +159,7 @@ impl Snapshot {
         self.processes
             .sort_by_key(|process| (process.rank.is_none(), process.rank));
         self.sequence.efficiencies = self.efficiencies_of(ProcessView::useful_share);
-        self.sequence.efficiencies_of_late = self.efficiencies_of(|process| process.useful_of_late);
+        self.sequence.recent_efficiencies = self.efficiencies_of(|process| process.recent_useful);
         self.sequence.without_split = self
             .sequence
             .efficiencies

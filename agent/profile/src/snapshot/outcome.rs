@@ -78,29 +78,24 @@ impl fmt::Display for ChangeOutcome {
 }
 
 plan::words! {
+    serde:
     /// What becomes of a change by the guard's judgement.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum GuardVerdict {
         /// The change is being judged.
         #[default]
-        #[serde(rename = "on trial")]
         OnTrial = "on trial",
         /// The change is reverted for some windows, to compare them with the windows with it.
-        #[serde(rename = "reverted to compare")]
         Compared = "reverted to compare",
         /// The change is being reverted.
-        #[serde(rename = "being reverted")]
         Reverting = "being reverted",
         /// The change has passed its trial and stays.
         Kept = "kept",
         /// The change has to be reverted, or is.
         Reverted = "reverted",
         /// The change could not be reverted.
-        #[serde(rename = "not reverted")]
         NotReverted = "not reverted",
         /// The session ended before a judgement.
-        #[serde(rename = "not judged")]
         NotJudged = "not judged",
         /// The rule's `while` no longer holds, so the change ended without a judgement.
         Ended = "ended",

@@ -12,8 +12,7 @@ use crate::format::significant;
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredModule {
     pub name: String,
-    /// The share of the time in which it waited for no other: it computed, or waited for a CPU, which it does with
-    /// other workers as well.
+    /// The share of the time in which it did not wait for another module: it computed, or waited for a CPU.
     pub holds: f64,
     /// Its activations per second.
     pub rate: f64,
@@ -30,7 +29,7 @@ pub struct GuardedStep {
     pub text: String,
 }
 
-/// Activations that a window of the guard has at least, if it has not more than a minute.
+/// The least number of activations in a window of the guard, which lasts a minute at most.
 const GUARD_ACTIVATIONS: f64 = 10.0;
 const GUARD_WINDOW_MAX_S: f64 = 60.0;
 

@@ -67,7 +67,7 @@ const RATES_DIFFER: f64 = 0.02;
 /// Code of the error that requirements leave rates undetermined.
 const INSUFFICIENT: &str = "E0176";
 
-/// Learns the contract `name` of what was seen; `about` says of what and how.
+/// Derives the contract `name` from observed rates; `about` becomes its description.
 ///
 /// # Errors
 /// If nothing flowed, or the rates do not determine each other.

@@ -18,13 +18,13 @@ impl Filling {
         for (name, value) in [
             (
                 "tuneagent_slowdown_ratio",
-                cost.of_late.slowdown.map(Slowdown::all),
+                cost.recent.slowdown.map(Slowdown::all),
             ),
-            ("tuneagent_probe_cost_ratio", cost.of_late.probes),
-            ("tuneagent_cost_ratio", cost.of_late.together),
+            ("tuneagent_probe_cost_ratio", cost.recent.probes),
+            ("tuneagent_cost_ratio", cost.recent.together),
             (
                 "tuneagent_unread_event_seconds",
-                cost.unread.map(|unread| unread.of_late_ns as f64 / 1e9),
+                cost.unread.map(|unread| unread.recent_ns as f64 / 1e9),
             ),
         ] {
             if let Some(value) = value {

@@ -287,5 +287,5 @@ table! {
         "Share of its time in which a module waited for no other: it computed, or waited for a CPU.";
     gauge "tuneagent_contract_verdict", &["contract", "feature", "verdict"], "1 for what a module mostly does, 0 for the others.";
     gauge "tuneagent_unpublished", &["jobid", "kind"],
-        "What this page leaves out: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.";
+        "What this page leaves out: `functions`, `ranks`, `rules`, `rule_values`, `changes`, `features` of a contract. The report has all.";
 }

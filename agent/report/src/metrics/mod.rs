@@ -47,7 +47,7 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     page.fill_cost(snapshot);
     let contract = snapshot.contract.as_ref();
     if let Some(window) = contract.and_then(|contract| contract.window.as_ref()) {
-        fill_contract(&page.page, window);
+        fill_contract(&page.page, &page.job, window);
     }
     page.page.text()
 }
@@ -55,15 +55,18 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
 /// The metrics of a contract that is watched.
 pub fn render_contract(window: &WatchedWindow) -> prometheus::Result<String> {
     let page = Page::new()?;
-    fill_contract(&page, window);
+    fill_contract(&page, "", window);
     page.text()
 }
 
-fn fill_contract(page: &Page, window: &WatchedWindow) {
+fn fill_contract(page: &Page, job: &str, window: &WatchedWindow) {
     let name = cut(&window.contract);
     let contract = ("contract", name.as_str());
-    let bound = LABELS.iter().find(|label| label.name == "feature");
-    let most = bound.map_or(0, |known| known.values_max);
+    let most = values_max("feature");
+    let more = |all: usize| all.saturating_sub(most);
+    let unpublished = more(window.rates.len()) + more(window.modules.len());
+    let kind = [("jobid", job), ("kind", "features")];
+    page.add("tuneagent_unpublished", &kind, unpublished as f64);
     for rate in window.rates.iter().take(most) {
         let feature = cut(&rate.feature);
         let labels = [contract, ("feature", feature.as_str())];
@@ -84,6 +87,12 @@ fn fill_contract(page: &Page, window: &WatchedWindow) {
     }
 }
 
+/// The maximum number of values of a label.
+fn values_max(label: &str) -> usize {
+    let bound = LABELS.iter().find(|known| known.name == label);
+    bound.map_or(0, |known| known.values_max)
+}
+
 struct Filling {
     page: Page,
     job: String,
@@ -98,11 +107,10 @@ impl Filling {
 
     /// The first values, up to the maximum of the label; the others are counted.
     fn within<T>(&self, label: &str, kind: &str, mut all: Vec<T>) -> Vec<T> {
-        let bound = LABELS.iter().find(|known| known.name == label);
-        let bound = bound.map_or(0, |known| known.values_max);
-        let more = all.len().saturating_sub(bound);
+        let most = values_max(label);
+        let more = all.len().saturating_sub(most);
         self.add("tuneagent_unpublished", &[("kind", kind)], more as f64);
-        all.truncate(bound);
+        all.truncate(most);
         all
     }
 
@@ -152,8 +160,8 @@ impl Filling {
             let seconds = count * iteration.mean_ns / 1e9;
             self.add("tuneagent_iteration_seconds_total", &[], seconds);
         }
-        let of_late = sequence.efficiencies_of_late.as_ref();
-        let Some(found) = of_late.or(sequence.efficiencies.as_ref()) else {
+        let recent = sequence.recent_efficiencies.as_ref();
+        let Some(found) = recent.or(sequence.efficiencies.as_ref()) else {
             return;
         };
         for (efficiency, value) in [
@@ -414,9 +422,7 @@ impl Filling {
             self.add(unresolved, &[("direction", direction)], of.count as f64);
         }
         // Ranks beyond the bound are counted with the other values by rank.
-        let bound = LABELS.iter().find(|label| label.name == "rank");
-        let bound = bound.map_or(0, |label| label.values_max);
-        for of in matrix.ranks.iter().take(bound) {
+        for of in matrix.ranks.iter().take(values_max("rank")) {
             let rank = of.rank.to_string();
             for (direction, amount) in [("sent", of.sent), ("posted", of.received)] {
                 let labels = [("rank", rank.as_str()), ("direction", direction)];
@@ -483,9 +489,7 @@ impl Filling {
         let rules: BTreeSet<&str> = loaded
             .chain(changes.iter().map(|change| change.rule.as_str()))
             .collect();
-        let bound = LABELS.iter().find(|label| label.name == "rule");
-        let rules = rules.into_iter().take(bound.map_or(0, |label| label.values_max));
-        for rule in rules {
+        for rule in rules.into_iter().take(values_max("rule")) {
             self.fill_changes_of(rule, changes.iter().filter(|change| change.rule == rule));
         }
         let unpublished = changes.len().saturating_sub(CHANGES_MAX) as f64;

@@ -161,7 +161,7 @@ fn sequence() -> SequenceView {
             mean_ns: 5e7,
             ..IterationView::default()
         }),
-        efficiencies_of_late: Some(EfficienciesView {
+        recent_efficiencies: Some(EfficienciesView {
             split: Some(example::split(20)),
             scalability: Some(Scalability {
                 strong: 0.9,
@@ -387,7 +387,7 @@ fn absurd() -> Snapshot {
             resident_bytes: Some(1),
             ..AgentCost::default()
         },
-        of_late: RecentCost {
+        recent: RecentCost {
             probes: Some(0.1),
             together: Some(0.2),
             slowdown: Some(Slowdown::default()),
@@ -503,6 +503,9 @@ fn no_metric_has_more_series_than_is_stated_and_what_is_left_out_is_counted() {
         assert!(text.contains(&line), "{line} is not on the page");
     }
     assert!(!text.contains(r#"kind="rule_values"} 0"#));
+    // 5 000 rates and 5 000 modules, of which 1 024 each are published.
+    let features = r#"tuneagent_unpublished{jobid="",kind="features"} 7952"#;
+    assert!(contract.contains(features), "{contract}");
     assert_eq!(RULE_VALUES_MAX, series_max("tuneagent_rule_value"));
 }
 

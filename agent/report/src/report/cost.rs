@@ -20,12 +20,12 @@ pub(super) fn cost(view: &CostView) -> Value {
         "event_unread_s_most": view.unread.map(|unread| super::seconds(unread.most_ns)),
         "event_reads": view.unread.map(|unread| unread.reads),
         "event_reads_late": view.unread.map(|unread| unread.late),
-        "of_late": {
-            "probes_share": view.of_late.probes,
-            "agent_cpus": view.of_late.agent,
-            "share": view.of_late.together,
-            "slowdown": view.of_late.slowdown.map(Slowdown::all),
-            "event_unread_s": view.unread.map(|unread| super::seconds(unread.of_late_ns)),
+        "recent": {
+            "probes_share": view.recent.probes,
+            "agent_cpus": view.recent.agent,
+            "share": view.recent.together,
+            "slowdown": view.recent.slowdown.map(Slowdown::all),
+            "event_unread_s": view.unread.map(|unread| super::seconds(unread.recent_ns)),
         },
         "windows": view.windows.as_ref().map(windows),
     })

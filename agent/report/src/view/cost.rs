@@ -20,7 +20,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let Some(cost) = &snapshot.cost else {
         return Vec::new();
     };
-    let late = &cost.of_late;
+    let late = &cost.recent;
     let most_expensive = late.most_expensive.as_ref().map(|(name, _)| name.as_str());
     let shown = Shown {
         most_expensive,
@@ -252,7 +252,7 @@ mod tests {
                     starting_ns: 1,
                     resident_bytes: Some(21 << 20),
                 },
-                of_late: RecentCost {
+                recent: RecentCost {
                     probes: Some(share),
                     most_expensive: Some(("MPI_Iprobe".to_owned(), share * 0.75)),
                     agent: Some(0.004),
@@ -368,7 +368,7 @@ mod tests {
         ");
         // A rank that hardly ever has a CPU is delayed most.
         if let Some(cost) = &mut snapshot.cost {
-            cost.of_late.probes = Some(0.001);
+            cost.recent.probes = Some(0.001);
         }
         let said = " cost: the program takes up to ~0.9 % longer (probes 0.9 % in the process that they delay most, 0.1 % of all CPU time, \
             mostly of MPI_Iprobe)";

@@ -283,7 +283,7 @@ mod tests {
             })
         };
         // For each of two ranks: recent and overall rates, CPUs, display options, and the expected text.
-        for (of_late, overall, allowed, shown, text) in [
+        for (recent, overall, allowed, shown, text) in [
             (
                 of(0.41, 0.59),
                 of(0.45, 0.55),
@@ -315,7 +315,7 @@ mod tests {
         ] {
             let mut snapshot = snapshot(2);
             for process in &mut snapshot.processes {
-                (process.rates, process.overall) = (of_late, overall);
+                (process.rates, process.overall) = (recent, overall);
             }
             snapshot.cpus = Some(CpusView {
                 allowed,

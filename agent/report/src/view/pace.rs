@@ -29,11 +29,11 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let rests = until(snapshot).is_some();
     lines(
         snapshot,
-        sequence.efficiencies_of_late.as_ref(),
+        sequence.recent_efficiencies.as_ref(),
         &rates,
         |iteration| {
-            let of_late = iteration.of_late_ns.filter(|_| !rests);
-            of_late.map_or(StepTime::Mean(iteration.mean_ns), StepTime::Recent)
+            let recent = iteration.recent_ns.filter(|_| !rests);
+            recent.map_or(StepTime::Mean(iteration.mean_ns), StepTime::Recent)
         },
     )
 }
@@ -293,11 +293,11 @@ mod tests {
                 calls: 36.0,
                 count: 22,
                 mean_ns: 9.5e7,
-                of_late_ns: Some(9.14e7),
+                recent_ns: Some(9.14e7),
                 change: Some(0.88),
                 ..IterationView::default()
             }),
-            efficiencies_of_late: Some(EfficienciesView {
+            recent_efficiencies: Some(EfficienciesView {
                 split: Some(split(22)),
                 useful_ns: Some(1.0),
                 scalability: Scalability::of((90.0, 2), (100.0, 4)),

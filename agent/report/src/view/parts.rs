@@ -389,7 +389,7 @@ mod tests {
             name: "GOMP_parallel".into(),
             calls: 606,
             counted: Some(0.1),
-            rests: true,
+            is_resting: true,
             ..FunctionTotals::default()
         }];
         let mut snapshot = snapshot(Steps::Regions, functions, 690_000_000);

@@ -142,7 +142,7 @@ fn time(snapshot: &Snapshot) -> Vec<String> {
 fn going_on(snapshot: &Snapshot) -> Vec<String> {
     let mut functions = snapshot.functions();
     let goes_on =
-        |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0 || function.rests;
+        |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0 || function.is_resting;
     if functions.iter().any(goes_on) {
         functions.retain(goes_on);
     }
@@ -321,7 +321,7 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
     let running = snapshot.running().count().max(1) as f64;
     let row = |function: &FunctionTotals| Row {
         name: function.name.clone(),
-        calls: Some(function.calls_per_s).filter(|_| !function.rests),
+        calls: Some(function.calls_per_s).filter(|_| !function.is_resting),
         accuracy: Accuracy::of(function.estimate, function.calls),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),

@@ -46,7 +46,7 @@ struct Suspension {
 
 impl Suspension {
     /// True if it is suspended or resumed now.
-    fn turns_at(&mut self, is_expensive: bool, is_cheap: bool) -> bool {
+    fn toggles(&mut self, is_expensive: bool, is_cheap: bool) -> bool {
         let was_done = std::mem::take(&mut self.was_done);
         let (is_so, checks) = match self.is_suspended {
             true => (is_cheap, CHEAP_LOOKS),
@@ -90,7 +90,7 @@ impl BackOff {
         self.is_idle() && !std::mem::replace(&mut self.was_idle, true)
     }
 
-    pub fn stir(&mut self) {
+    pub fn end_idle(&mut self) {
         self.still = 0;
     }
 
@@ -122,7 +122,7 @@ impl BackOff {
     }
 
     /// Whether wake-ups for half-full rings of calls are off.
-    pub fn rests_from_calls(&self) -> bool {
+    pub fn suspends_calls(&self) -> bool {
         self.rings.is_suspended
     }
 
@@ -132,7 +132,7 @@ impl BackOff {
     }
 
     /// Whether predictions are off: decisions are made when their hits wake us.
-    pub fn rests_from_predictions(&self) -> bool {
+    pub fn suspends_predictions(&self) -> bool {
         self.predictions.is_suspended
     }
 
@@ -142,8 +142,8 @@ impl BackOff {
         let is_expensive = agent > allowed;
         let has_room = agent + PREDICTING_MAX <= allowed;
         let turns = [
-            self.rings.turns_at(is_expensive, agent < CHEAP * allowed),
-            self.predictions.turns_at(is_expensive, has_room),
+            self.rings.toggles(is_expensive, agent < CHEAP * allowed),
+            self.predictions.toggles(is_expensive, has_room),
         ];
         if turns == [false, false] {
             return BudgetEffects::new();

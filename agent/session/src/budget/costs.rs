@@ -99,14 +99,14 @@ impl Costs {
     }
 
     /// Recent CPU time of the agent, and the time span, in nanoseconds.
-    fn agent_of_late(&self) -> Option<(u64, u64)> {
+    fn recent_agent_cpus(&self) -> Option<(u64, u64)> {
         let ((from, first), (until, last)) = self.looks.front().zip(self.looks.back())?;
         Some((last.cpu_ns - first.cpu_ns, until - from)).filter(|(_, elapsed)| *elapsed > 0)
     }
 
-    /// The view of all costs. `of_late` are the shares of hits, and of hits and agent, over the last window
+    /// The view of all costs. `recent` are the shares of hits, and of hits and agent, over the last window
     /// and gap, if functions are sampled.
-    pub fn view(&self, shown: CostContext<'_>, of_late: Option<Option<(f64, f64)>>) -> CostView {
+    pub fn view(&self, shown: CostContext<'_>, recent: Option<Option<(f64, f64)>>) -> CostView {
         let prices = &shown.prices;
         let price = |probe: usize| {
             let known = shown.probes.get(probe)?;
@@ -131,33 +131,33 @@ impl Costs {
             (account, slowdown)
         };
         let (all, mut slowdown) = sum(Metered::usage, Some(watched_ns));
-        let (late, mut slowdown_of_late) = sum(Metered::usage_of_late, None);
-        let mut late = late.of_late(&late.costs(price), self.agent_of_late());
+        let (late, mut recent_slowdown) = sum(Metered::recent_usage, None);
+        let mut late = late.recent(&late.costs(price), self.recent_agent_cpus());
         let overall = CostView {
             probes: all.costs(price),
             job_ns: all.job_ns,
             ..CostView::default()
         };
         // The last second may cover a complete window, or none.
-        if let Some(shares) = of_late {
+        if let Some(shares) = recent {
             (late.probes, late.together) = shares.unzip();
             late.most_expensive = None;
             // The process that was delayed most since the start still is.
-            slowdown_of_late.probes = match (late.probes, overall.probes_share()) {
+            recent_slowdown.probes = match (late.probes, overall.probes_share()) {
                 (Some(recent), Some(mean)) if mean > 0.0 => slowdown.probes * recent / mean,
                 _ => slowdown.probes,
             };
         }
         let full = self.fullness.part();
-        slowdown_of_late.delay_by_agent(late.agent.unwrap_or_default(), full);
-        late.slowdown = late.agent.map(|_| slowdown_of_late);
+        recent_slowdown.delay_by_agent(late.agent.unwrap_or_default(), full);
+        late.slowdown = late.agent.map(|_| recent_slowdown);
         slowdown.delay_by_agent(self.agent().cpu_ns as f64 / watched_ns as f64, full);
         CostView {
             arming_ns: self.arming_ns,
             held: shown.held,
             agent: self.agent(),
             slowdown,
-            of_late: late,
+            recent: late,
             unread: shown.unread,
             is_recorded: shown.is_recorded,
             prices: shown.prices,

@@ -27,7 +27,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    pub fn rests(&self) -> bool {
+    pub fn is_detached(&self) -> bool {
         self.until_ns.is_some()
     }
 
@@ -43,7 +43,7 @@ impl Counting {
     }
 
     /// Records that they are attached again, with the costs so far.
-    pub fn sits(&mut self, spent: Spent) {
+    pub fn attached(&mut self, spent: Spent) {
         (self.since, self.until_ns) = (Some(spent), None);
     }
 

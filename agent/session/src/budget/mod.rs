@@ -18,7 +18,7 @@ pub use self::{
     costs::{CostContext, Costs},
     counting::Counting,
     regions::{RegionCounts, Regions, notice_of_rest},
-    sampling::{Detaching, Due, Sampling, SamplingState},
+    sampling::{Detaching, Sampling, SamplingState, WindowChange},
     spent::{CallNeed, Functions, Spent, WatchedFunction},
 };
 use profile::cost::{BudgetShare, CostView};
@@ -78,9 +78,9 @@ impl Budget {
 
     /// As [`Budget::look`], if no process has run since the last check. `None` if there was none: then a full
     /// check is needed.
-    pub fn look_at_nothing(&mut self, read_ns: u64, state: SamplingState) -> Option<BudgetEffects> {
+    pub fn check_idle(&mut self, read_ns: u64, state: SamplingState) -> Option<BudgetEffects> {
         let agent_ns = self.costs.agent().cpu_ns;
-        let has_looked = self.sampling.look_at_nothing(read_ns, agent_ns);
+        let has_looked = self.sampling.check_idle(read_ns, agent_ns);
         has_looked.then(|| {
             let back_off = &mut self.back_off;
             self.sampling
@@ -89,8 +89,14 @@ impl Budget {
     }
 
     /// Ends a sampling window.
-    pub fn shut(&mut self, spent: Spent, functions: &Functions<'_>, state: SamplingState) -> BudgetEffects {
-        self.sampling.shut(spent, functions, state, &mut self.back_off)
+    pub fn close_window(
+        &mut self,
+        spent: Spent,
+        functions: &Functions<'_>,
+        state: SamplingState,
+    ) -> BudgetEffects {
+        self.sampling
+            .close_window(spent, functions, state, &mut self.back_off)
     }
 
     /// Checks what the functions that rules only count have cost while they are probed.
@@ -111,7 +117,7 @@ impl Budget {
     /// The view of all costs.
     pub fn view<'a>(&self, shown: CostContext<'_>, functions: impl FnOnce() -> Functions<'a>) -> CostView {
         let functions = functions();
-        let view = self.costs.view(shown, self.sampling.of_late());
+        let view = self.costs.view(shown, self.sampling.recent());
         let most_expensive = view.probes.first().map(|probe| probe.name.as_str());
         let is_required =
             |of: &&WatchedFunction<'_>| of.need == CallNeed::Each && Some(of.name) == most_expensive;

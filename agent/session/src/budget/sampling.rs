@@ -52,19 +52,19 @@ pub struct SamplingState {
 #[derive(Debug, Default)]
 pub struct Sampled {
     functions: BTreeSet<u32>,
-    is_shut: bool,
+    is_gap: bool,
     opened_ns: u64,
 }
 
 impl Sampled {
     /// Whether a call was open when its function was detached, so that its end is not seen.
     pub fn is_stale(&self, frame: &Frame) -> bool {
-        self.functions.contains(&frame.probe) && (self.is_shut || frame.entered_ns < self.opened_ns)
+        self.functions.contains(&frame.probe) && (self.is_gap || frame.entered_ns < self.opened_ns)
     }
 
     /// The functions that are not watched now; `None` while all are.
     pub fn gap(&self) -> Option<&BTreeSet<u32>> {
-        self.is_shut.then_some(&self.functions)
+        self.is_gap.then_some(&self.functions)
     }
 
     pub fn functions(&self) -> &BTreeSet<u32> {
@@ -72,10 +72,11 @@ impl Sampled {
     }
 }
 
+/// What is due of a sampling window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum WindowChange {
     Open,
-    Shut,
+    Close,
 }
 
 /// When functions are watched, and what they cost.
@@ -96,7 +97,7 @@ pub struct Sampling {
     /// Costs when the open window began.
     opened: Option<Spent>,
     /// Shares over the last window and gap.
-    of_late: Option<(f64, f64)>,
+    recent: Option<(f64, f64)>,
     over: u32,
     /// Advice on how to lower the cost was given.
     is_advised: bool,
@@ -142,13 +143,13 @@ impl Sampling {
     }
 
     /// Whether some function is not watched now.
-    pub fn is_shut(&self) -> bool {
-        self.sampled.is_shut
+    pub fn is_gap(&self) -> bool {
+        self.sampled.is_gap
     }
 
     /// Whether functions of the sequence of calls are not watched now.
     pub fn is_sequence_cut(&self) -> bool {
-        self.cuts_sequence && self.is_shut()
+        self.cuts_sequence && self.is_gap()
     }
 
     /// What is known from windows only, as text.
@@ -183,8 +184,8 @@ impl Sampling {
 
     /// The share of the job's CPU time that hits took over the last window and gap, and hits and agent
     /// together; `None` before the first window. The outer `None`: nothing is sampled.
-    pub fn of_late(&self) -> Option<Option<(f64, f64)>> {
-        self.has_windows().then_some(self.of_late)
+    pub fn recent(&self) -> Option<Option<(f64, f64)>> {
+        self.has_windows().then_some(self.recent)
     }
 
     /// Whether a change is on trial that is judged by what is sampled.
@@ -194,12 +195,12 @@ impl Sampling {
 
     /// Whether a window begins or ends now. `cost_ns` is the CPU time that hits of sampled functions have
     /// taken in it so far; it is evaluated only while one is open.
-    pub fn due(&self, now_ns: u64, cost_ns: impl FnOnce() -> f64) -> Option<Due> {
+    pub fn due(&self, now_ns: u64, cost_ns: impl FnOnce() -> f64) -> Option<WindowChange> {
         let is_due = now_ns >= self.windows.next_ns()?;
         match self.windows.most_ns() {
             None if self.put_off.is_some() => None,
-            None => is_due.then_some(Due::Open),
-            Some(most_ns) => (is_due || cost_ns() > most_ns).then_some(Due::Shut),
+            None => is_due.then_some(WindowChange::Open),
+            Some(most_ns) => (is_due || cost_ns() > most_ns).then_some(WindowChange::Close),
         }
     }
 
@@ -209,10 +210,10 @@ impl Sampling {
     /// budget would be exceeded. [`Sampling::stay_open`] follows.
     pub fn join(&mut self, pid: i32, detaching: Detaching, now_ns: u64) -> bool {
         let may_open = detaching == Detaching::Possible && self.windows.may_open(now_ns, BEGIN_NS);
-        if self.is_shut() && !may_open {
+        if self.is_gap() && !may_open {
             self.unseen_begins.insert(pid);
         }
-        self.is_shut() && may_open
+        self.is_gap() && may_open
     }
 
     /// Watches a joining process for a while; its rate of calls then determines the first gap.
@@ -250,7 +251,7 @@ impl Sampling {
     /// All of them are attached.
     pub fn attached(&mut self, now_ns: u64) {
         self.windows.attached(now_ns);
-        (self.sampled.is_shut, self.sampled.opened_ns) = (false, now_ns);
+        (self.sampled.is_gap, self.sampled.opened_ns) = (false, now_ns);
     }
 
     /// Records the costs when the window began.
@@ -289,7 +290,7 @@ impl Sampling {
     }
 
     /// Records that no process has run since the last check. False if a full check is needed first.
-    pub fn look_at_nothing(&mut self, read_ns: u64, agent_ns: u64) -> bool {
+    pub fn check_idle(&mut self, read_ns: u64, agent_ns: u64) -> bool {
         let Some(before) = &mut self.before else {
             return false;
         };
@@ -318,7 +319,7 @@ impl Sampling {
         }
         if let SamplingStep::Sample(sampled) = self.windows.look(&load, spent.at_ns) {
             let shares = spent.shares_since(&before);
-            self.of_late = None;
+            self.recent = None;
             effects.push(BudgetEffect::BeginSampling);
             effects.push(self.begin_gap(sampled, functions));
             effects.extend(self.notice_of_windows(functions, shares));
@@ -326,7 +327,7 @@ impl Sampling {
         effects
     }
 
-    pub fn shut(
+    pub fn close_window(
         &mut self,
         spent: Spent,
         functions: &Functions<'_>,
@@ -335,15 +336,15 @@ impl Sampling {
     ) -> BudgetEffects {
         let opened = self.opened.take().unwrap_or_default();
         let before = self.before.replace(spent.clone()).unwrap_or_default();
-        self.of_late = spent.shares_since(&before);
+        self.recent = spent.shares_since(&before);
         let load = self.load(&before, Some(&opened), &spent, functions);
         let mut effects = self.advise(&load, functions, state, back_off);
-        match self.windows.shut(&load, spent.at_ns) {
+        match self.windows.close_window(&load, spent.at_ns) {
             SamplingStep::Sample(sampled) => {
                 effects.push(self.begin_gap(sampled, functions));
-                effects.extend(self.notice_of_windows(functions, self.of_late));
+                effects.extend(self.notice_of_windows(functions, self.recent));
             }
-            SamplingStep::Shut => {
+            SamplingStep::Close => {
                 let sampled = self.windows.functions().clone();
                 effects.push(self.begin_gap(sampled, functions));
             }
@@ -375,7 +376,7 @@ impl Sampling {
         self.cuts_sequence = !sampled.iter().all(is_apart);
         self.has_cut |= self.cuts_sequence;
         self.sampled.functions.clone_from(&sampled);
-        self.sampled.is_shut = true;
+        self.sampled.is_gap = true;
         self.has_gaps = true;
         BudgetEffect::Detach(sampled)
     }

@@ -150,5 +150,5 @@ fn the_first_of_the_hits_of_a_batch_shows_how_long_they_lay() {
     let unread = intake.unread().unwrap();
     assert_eq!((unread.most_ns, unread.reads, unread.late), (7 * MS, 2, 1));
     intake.turn(20_000 * MS);
-    assert_eq!(intake.unread().map(|unread| unread.of_late_ns), Some(0));
+    assert_eq!(intake.unread().map(|unread| unread.recent_ns), Some(0));
 }

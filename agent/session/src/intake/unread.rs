@@ -40,7 +40,7 @@ impl Unread {
     /// As it is shown; `None` without hits.
     pub(super) fn view(&self) -> Option<UnreadView> {
         Some(UnreadView {
-            of_late_ns: self.now.max(self.before).unwrap_or_default(),
+            recent_ns: self.now.max(self.before).unwrap_or_default(),
             most_ns: self.most?,
             reads: self.reads,
             late: self.late,
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn the_longest_wait_of_late_is_forgotten_and_the_longest_of_all_is_not() {
         let mut unread = Unread::default();
-        let view = |unread: &Unread| unread.view().map(|view| (view.of_late_ns, view.most_ns));
+        let view = |unread: &Unread| unread.view().map(|view| (view.recent_ns, view.most_ns));
         assert_eq!(view(&unread), None);
         unread.add(900, PERIOD_NS);
         unread.add(20, PERIOD_NS + 1);

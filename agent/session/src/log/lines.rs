@@ -45,9 +45,9 @@ impl LogHeader {
 }
 
 plan::words! {
+    serde:
     /// The state machines of a session.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum LogPart {
         /// The processes of the job.
         Members = "members",

@@ -229,7 +229,7 @@ pub enum MemberNotice {
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<ExitCause>,
     },
-    /// Numbers of processes of which that was not said one by one.
+    /// Numbers of processes whose ends have no line of their own.
     MoreExited { by_signal: u32, with_status: u32 },
     /// Something is not measured.
     Missing(String),

@@ -22,7 +22,7 @@ pub struct Exchange {
     pub back_ns: u64,
 }
 
-/// What is added to the clock of another machine for that of this one.
+/// The offset of this machine's clock from another machine's.
 #[derive(Clone, Debug, Default)]
 pub struct ClockEstimate {
     /// Of exchanges: offset, bound, and when the ping was sent, in nanoseconds.

@@ -1,5 +1,5 @@
-//! The starts of agents on other machines, as a state machine: which are begun, which are reached, and what is said of those
-//! that are not. A machine that cannot be reached does not hold up the others.
+//! The starts of agents on other machines, as a state machine that also reports failures. A machine that cannot be reached
+//! does not hold up the others.
 
 use std::collections::BTreeMap;
 

@@ -294,7 +294,7 @@ impl Measuring {
 
     /// The times at which the session must wake up by itself. A decision is predicted if it can have effects.
     pub(in crate::session) fn due(&mut self, rules: &RuleBook, actuation: &Actuation) -> Due {
-        self.mind_trials(rules);
+        self.update_trials(rules);
         let (intake, sampling) = (&self.intake, &self.budget.sampling);
         Due {
             turn_ns: sampling.next_ns(),
@@ -309,7 +309,7 @@ impl Measuring {
     /// When the next decision is likely to be due; `None` if other processes need every CPU, or if the agent
     /// uses too much CPU time.
     fn next_expected(&self) -> Option<Expected> {
-        let is_free = self.profile.has_idle_cpu && !self.budget.back_off.rests_from_predictions();
+        let is_free = self.profile.has_idle_cpu && !self.budget.back_off.suspends_predictions();
         let next = || self.intake.prediction.next(monotonic_ns());
         is_free.then(next).flatten()
     }

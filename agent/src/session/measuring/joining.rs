@@ -235,7 +235,7 @@ impl Measuring {
                 MemberEvent::CameUnseen {
                     process,
                     pid,
-                    is_unwatched: self.budget.sampling.is_shut(),
+                    is_unwatched: self.budget.sampling.is_gap(),
                 }
             }
             Arrival::Went(slot) => MemberEvent::Went(process_here(slot)),
@@ -315,7 +315,7 @@ impl Measuring {
         member: &Member,
     ) -> Result<(Metered, Option<LateAttachment>), KernelError> {
         if member.mpi.is_some() {
-            self.see_begin(context, member.process.pid.number)?;
+            self.process_starting(context, member.process.pid.number)?;
         }
         let requested = requested_in(context.rules, &self.own, member);
         self.probes.admit(member, slot, requested, &context.target.job)?;

@@ -98,8 +98,8 @@ impl Measuring {
         self.take_more_hits(context);
         self.read(context)?;
         self.take_closed(context)?;
-        self.mind_regions(context)?;
-        self.mind_counts(context)?;
+        self.keep_regions_within_budget(context)?;
+        self.keep_counts_within_budget(context)?;
         self.look_at_cost(context)?;
         self.read_matrix(context, false)
     }
@@ -115,8 +115,8 @@ impl Measuring {
     /// To be called when rings of calls fill, or a sampling window begins or ends.
     pub(super) fn at_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.take_calls(context)?;
-        self.mind_regions(context)?;
-        self.mind_counts(context)?;
+        self.keep_regions_within_budget(context)?;
+        self.keep_counts_within_budget(context)?;
         self.take_turns(context)
     }
 

@@ -13,8 +13,8 @@ use super::{Context, Measuring};
 use crate::rulebook::RuleBook;
 use crate::session::{
     budget::{
-        self, BudgetEffect, BudgetEffects, CallNeed, Costs, Detaching, Due, Functions, RegionCounts,
-        SamplingState, Spent, WatchedFunction,
+        self, BudgetEffect, BudgetEffects, CallNeed, Costs, Detaching, Functions, RegionCounts,
+        SamplingState, Spent, WatchedFunction, WindowChange,
     },
     target::WatchedJob,
 };
@@ -107,7 +107,7 @@ impl Measuring {
     }
 
     /// Trials may have begun or ended: sampling windows are then due at other times.
-    pub(super) fn mind_trials(&mut self, rules: &RuleBook) {
+    pub(super) fn update_trials(&mut self, rules: &RuleBook) {
         let is_judged = is_judged_by_samples(rules);
         self.budget.sampling.judge(is_judged, monotonic_ns());
     }
@@ -116,8 +116,8 @@ impl Measuring {
     pub(in crate::session) fn take_turns(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let due = (self.budget.sampling).due(monotonic_ns(), || self.cost_of_window());
         match due {
-            Some(Due::Open) => self.open_window(context),
-            Some(Due::Shut) => self.shut_window(context),
+            Some(WindowChange::Open) => self.open_window(context),
+            Some(WindowChange::Close) => self.close_window(context),
             None => Ok(()),
         }
     }
@@ -142,7 +142,7 @@ impl Measuring {
     }
 
     /// A process of the command is about to join with its MPI: it is watched from its begin.
-    pub(in crate::session) fn see_begin(
+    pub(in crate::session) fn process_starting(
         &mut self,
         context: &mut Context<'_>,
         pid: i32,
@@ -180,7 +180,7 @@ impl Measuring {
         let state = self.state(context);
         let nothing = self
             .is_still(context.rules, context.target)
-            .then(|| self.budget.look_at_nothing(read_ns, state));
+            .then(|| self.budget.check_idle(read_ns, state));
         let effects = nothing.flatten().unwrap_or_else(|| {
             let spent = self.spent();
             let functions = functions(&self.probes, &self.budget.costs);
@@ -214,14 +214,14 @@ impl Measuring {
         Ok(())
     }
 
-    fn shut_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+    fn close_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.read(context)?;
         if is_judged_by_samples(context.rules) {
             self.profile.forget_pace();
         }
         let (spent, state) = (self.spent(), self.state(context));
         let functions = functions(&self.probes, &self.budget.costs);
-        let effects = self.budget.shut(spent, &functions, state);
+        let effects = self.budget.close_window(spent, &functions, state);
         self.carry_out_effects(context, effects)
     }
 
@@ -232,15 +232,18 @@ impl Measuring {
         let probes = self.probes.list();
         let is_of_mpi = |probe: usize| probes.get(probe).is_some_and(|probe| probe.mpi.is_some());
         let windows = self.profile.windows(&prices.collect(), is_of_mpi);
-        self.probes.shut(sampled);
+        self.probes.close_window(sampled);
         self.profile
             .begin_gap(sampled, windows, self.budget.sampling.cuts_sequence);
     }
 
     /// Keeps the cost of counting for rules within the budget.
-    pub(in crate::session) fn mind_counts(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+    pub(in crate::session) fn keep_counts_within_budget(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Result<(), KernelError> {
         let is_judged = context.rules.is_judging();
-        if self.budget.counting.rests() {
+        if self.budget.counting.is_detached() {
             let is_over = self.budget.counting.is_over(self.profile.read_ns, is_judged);
             return match is_over && !self.probes.is_closing() {
                 true => self.attach_counted(context),
@@ -263,7 +266,7 @@ impl Measuring {
         context.rules.rest(BTreeSet::new());
         self.read(context)?;
         let spent = self.spent();
-        self.budget.counting.sits(spent);
+        self.budget.counting.attached(spent);
         Ok(())
     }
 
@@ -282,7 +285,10 @@ impl Measuring {
     }
 
     /// Keeps the cost of the probes of regions within bounds.
-    pub(in crate::session) fn mind_regions(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+    pub(in crate::session) fn keep_regions_within_budget(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Result<(), KernelError> {
         if !self.has_regions() {
             return Ok(());
         }

@@ -283,13 +283,13 @@ impl Measuring {
                 trace: context.screen.trace(),
             };
             if rings.read()? {
-                self.budget.back_off.stir();
+                self.budget.back_off.end_idle();
             }
         }
         let was_filling = self.intake.have_read_calls(monotonic_ns());
         let back_off = &mut self.budget.back_off;
         back_off.have_read_calls(was_filling);
-        if let Some(kernel) = self.probes.kernel().filter(|_| !back_off.rests_from_calls()) {
+        if let Some(kernel) = self.probes.kernel().filter(|_| !back_off.suspends_calls()) {
             kernel.sleep_until_half_full();
         }
         Ok(())

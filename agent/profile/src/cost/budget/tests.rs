@@ -64,7 +64,7 @@ proptest! {
                     windows.attached(ms * MS);
                     opened_after += u64::from(ms >= trial.end);
                 }
-                (Some(next), Some(_)) if ms * MS >= next => drop(windows.shut(&load, ms * MS)),
+                (Some(next), Some(_)) if ms * MS >= next => drop(windows.close_window(&load, ms * MS)),
                 _ => {}
             }
             let is_open = windows.next_ns().is_some() && windows.most_ns().is_some();
@@ -94,11 +94,11 @@ proptest! {
             let turn = match (windows.next_ns(), windows.most_ns()) {
                 (None, _) => windows.look(&load, now),
                 (Some(_), None) => windows.open(now),
-                (Some(_), Some(_)) => windows.shut(&load, now),
+                (Some(_), Some(_)) => windows.close_window(&load, now),
             };
             match turn {
                 SamplingStep::Open => began = Some(now),
-                SamplingStep::Shut => watched += now - began.take().unwrap_or(now),
+                SamplingStep::Close => watched += now - began.take().unwrap_or(now),
                 _ => {}
             }
             changes += u64::from(turn != SamplingStep::Stay);
@@ -133,10 +133,13 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive()
     assert_eq!(first, SamplingStep::Sample(BTreeSet::from([0, 1, 2])));
     windows.open(0);
     assert_eq!(*windows.functions(), BTreeSet::from([0]));
-    assert_eq!(windows.shut(&load([0.5, 0.001, 0.0]), 0), SamplingStep::Shut);
+    assert_eq!(
+        windows.close_window(&load([0.5, 0.001, 0.0]), 0),
+        SamplingStep::Close
+    );
     windows.open(0);
     let all = SamplingStep::Sample(BTreeSet::from([0, 1, 2]));
-    assert_eq!(windows.shut(&load([0.5, 0.1, 0.0]), 0), all);
+    assert_eq!(windows.close_window(&load([0.5, 0.1, 0.0]), 0), all);
     windows.open(0);
     assert_eq!(*windows.functions(), BTreeSet::from([0, 1]));
 }
@@ -155,7 +158,7 @@ fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
     let mut cheap = 0;
     while turn != SamplingStep::Watch && cheap < 50 {
         windows.open(0);
-        turn = windows.shut(&load(0.0), 0);
+        turn = windows.close_window(&load(0.0), 0);
         cheap += 1;
     }
     assert!((IN_A_ROW..50).contains(&cheap), "{cheap} cheap windows");
@@ -197,7 +200,7 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
         (windows.next_ns(), windows.most_ns()),
         (Some(until_ns), Some(f64::INFINITY))
     );
-    assert_eq!(windows.shut(&load, until_ns), SamplingStep::Shut);
+    assert_eq!(windows.close_window(&load, until_ns), SamplingStep::Close);
     let gap_ns = windows.next_ns().unwrap() - until_ns;
     let share = 2e9 / (2e9 + gap_ns as f64) * COST;
     assert!(share <= 0.01, "{share}");
@@ -229,7 +232,7 @@ fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
                 windows.open(now);
                 windows.attached(now);
             }
-            (Some(next), Some(_)) if now >= next => drop(windows.shut(&load, now)),
+            (Some(next), Some(_)) if now >= next => drop(windows.close_window(&load, now)),
             _ => {}
         }
         steps += u64::from(is_watched(&windows));

@@ -65,7 +65,7 @@ fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, estimat
             cost_ns: (counted - before) as f64 * price_ns * estimated,
             ..ProcessWindow::default()
         };
-        unwatched.shut(
+        unwatched.close_window(
             at(program.now_ns as u64),
             &totals(counted),
             &[],
@@ -146,7 +146,7 @@ proptest! {
         for (ns, calls, late) in steps {
             (now, counted) = (now + ns, counted + calls);
             let window = ProcessWindow { length: at(ns), threads: 1, cost_ns: calls as f64 * 500.0, ..ProcessWindow::default() };
-            unwatched.shut(at(now), &totals(counted), &[], &functions, window);
+            unwatched.close_window(at(now), &totals(counted), &[], &functions, window);
             // Probes are detached a moment later, and attached a moment before a window begins.
             for part in [1, 2, 1] {
                 (now, counted) = (now + part * ns / 2, counted + late);
@@ -246,7 +246,7 @@ fn no_calls_are_estimated_for_a_gap_in_which_a_process_was_kept_from_its_cpu() {
         cost_ns: 100_000.0,
         ..ProcessWindow::default()
     };
-    unwatched.shut(at(1_000_000), &totals(900), &[], &BTreeSet::from([0]), window);
+    unwatched.close_window(at(1_000_000), &totals(900), &[], &BTreeSet::from([0]), window);
     let later = CountTime {
         at_ns: 11_000_000,
         cpu_ns: 2_000_000,
@@ -266,7 +266,7 @@ fn the_time_in_a_function_is_that_of_all_threads_that_call_it() {
         ..ProcessWindow::default()
     };
     let open = [(0, 1_000), (0, 1_000), (0, 1_000)];
-    unwatched.shut(at(1_000), &totals(3), &open, &BTreeSet::from([0]), window);
+    unwatched.close_window(at(1_000), &totals(3), &open, &BTreeSet::from([0]), window);
     let time_ns = unwatched.estimated(at(3_000), &totals(3))[0].time_ns;
     assert_eq!(time_ns, 3 * 3_000);
 }
@@ -288,7 +288,7 @@ fn a_program_that_sleeps_between_its_calls_is_estimated_by_the_time_in_which_it_
         cost_ns: 1_500_000.0,
         ..ProcessWindow::default()
     };
-    unwatched.shut(moment(30, 30), &totals(30), &[], &BTreeSet::from([0]), window);
+    unwatched.close_window(moment(30, 30), &totals(30), &[], &BTreeSet::from([0]), window);
     let end = moment(330, 30);
     let calls = unwatched.estimated(end, &totals(30))[0].calls;
     let range = unwatched.estimate(0, end, end.at_ns, &totals(30)).unwrap();
@@ -318,7 +318,7 @@ fn returns_without_entries_at_the_ends_of_windows_are_no_loss_and_others_are() {
     let estimated =
         |unwatched: &Unwatched, counted: &[Totals]| unwatched.estimated(at(9), counted)[0].unpaired;
     unwatched.open(at(0), &counted(0));
-    unwatched.shut(
+    unwatched.close_window(
         at(1_000),
         &counted(2),
         &[],
@@ -334,7 +334,7 @@ fn returns_without_entries_at_the_ends_of_windows_are_no_loss_and_others_are() {
 #[test]
 fn of_one_that_came_between_windows_it_is_said_that_nothing_bounds_it() {
     let mut unwatched = Unwatched::default();
-    unwatched.shut(
+    unwatched.close_window(
         at(1_000),
         &[],
         &[],
@@ -371,7 +371,7 @@ fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
         waited_ns: 100,
         ..ProcessWindow::default()
     };
-    unwatched.shut(
+    unwatched.close_window(
         at(1_000),
         &counted(10, 300),
         &[(1, 100), (0, 7)],
@@ -413,7 +413,7 @@ fn after_the_pace_is_forgotten_gaps_follow_the_last_window() {
                 threads: 1,
                 ..ProcessWindow::default()
             };
-            unwatched.shut(at(now), &totals(counted), &[], &BTreeSet::from([0]), window);
+            unwatched.close_window(at(now), &totals(counted), &[], &BTreeSet::from([0]), window);
             now += 1_000;
         }
         let before = unwatched.estimated(at(now - 1_000), &totals(counted))[0].calls;
@@ -440,7 +440,7 @@ fn calls_and_time_of_a_preempted_process_agree() {
         threads: 1,
         ..ProcessWindow::default()
     };
-    unwatched.shut(at(10_000), &read_late, &[], &functions, window);
+    unwatched.close_window(at(10_000), &read_late, &[], &functions, window);
     let preempted = CountTime {
         at_ns: 110_000,
         cpu_ns: 60_000,

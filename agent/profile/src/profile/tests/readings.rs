@@ -23,7 +23,7 @@ fn before_the_first_reading_nothing_is_known() {
     let process = process();
     assert!(process.first().is_none() && process.last().is_none());
     assert_eq!((process.period(), process.usage()), (Duration::ZERO, None));
-    assert_eq!((process.useful(), process.useful_of_late()), (None, None));
+    assert_eq!((process.useful(), process.recent_useful()), (None, None));
     let view = process.view(&[], |_| None);
     assert_eq!(
         (view.pid, view.rank, view.functions.len(), view.rates),
@@ -70,7 +70,7 @@ fn a_process_that_has_ended_keeps_its_totals_and_has_no_rate() {
         "the time it did not live does not count"
     );
     assert_eq!(view.counters.map(|counters| counters.cpu_ns), Some(2 * S));
-    assert_eq!((process.usage_of_late(), process.useful_of_late()), (None, None));
+    assert_eq!((process.recent_usage(), process.recent_useful()), (None, None));
     assert_eq!(process.usage().map(|usage| usage.cpu_ns), Some(2 * S));
 }
 
@@ -204,7 +204,7 @@ fn of_a_rank_that_may_hang_inside_mpi_no_time_is_known_until_a_call_of_it_is_see
     };
     for at_s in 0..4 {
         assert_eq!(read(at_s, &mut process), (true, None, None, None), "{at_s}");
-        assert_eq!(process.useful_of_late(), None);
+        assert_eq!(process.recent_useful(), None);
     }
     // Its time is that since the last reading before its first call.
     let thread = [(0, thread(S / 2, 0))];

@@ -89,7 +89,7 @@ fn row(
     let mut spans = vec![
         Span::raw(format!(
             " {short:<name$} {:>9} {:>9}  ",
-            match function.rests {
+            match function.is_resting {
                 true => none(),
                 false => accuracy.narrow_cell(function.calls_per_s),
             },

@@ -98,11 +98,11 @@ fn sequence() -> SequenceView {
             calls: 36.0,
             count: 652,
             mean_ns: 9.5e7,
-            of_late_ns: Some(9.14e7),
+            recent_ns: Some(9.14e7),
             change: Some(1.12),
             ..IterationView::default()
         }),
-        efficiencies_of_late: Some(efficiencies([0.9, 0.6, 0.6, 0.6])),
+        recent_efficiencies: Some(efficiencies([0.9, 0.6, 0.6, 0.6])),
         call_sites: sites.into(),
         ..SequenceView::default()
     }

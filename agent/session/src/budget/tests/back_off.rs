@@ -15,7 +15,7 @@ fn an_agent_that_is_expensive_for_what_rings_bring_reads_them_less_often_until_i
     let mut look = |part: f64, has_filled: bool| {
         back_off.have_read_calls(has_filled);
         let effects = back_off.at_cost(part, 1.0, 2.0);
-        (!effects.is_empty()).then(|| back_off.rests_from_calls())
+        (!effects.is_empty()).then(|| back_off.suspends_calls())
     };
     // Not for its other activities.
     assert!((0..9).all(|_| look(2.0, false).is_none()));
@@ -34,11 +34,11 @@ fn an_agent_that_is_expensive_for_what_rings_bring_reads_them_less_often_until_i
 fn an_agent_that_is_expensive_predicts_no_decision_until_there_is_room_for_it() {
     let mut back_off = BackOff::default();
     let mut look = |agent: f64, allowed: f64, predicts: bool| {
-        if predicts && !back_off.rests_from_predictions() {
+        if predicts && !back_off.suspends_predictions() {
             back_off.have_predicted();
         }
         let effects = back_off.at_cost(agent, allowed, 2.0);
-        (!effects.is_empty()).then(|| back_off.rests_from_predictions())
+        (!effects.is_empty()).then(|| back_off.suspends_predictions())
     };
     // Expensive for another activity, or for a single check.
     assert!((0..9).all(|_| look(0.03, 0.02, false).is_none()));
@@ -83,7 +83,7 @@ fn a_process_without_cpu_time_is_idle_until_it_runs() {
     assert_eq!(tick(false), (false, false));
     assert!((1..4).all(|_| tick(true) == (false, false)));
     assert_eq!(tick(true), (false, true), "what is done once was done");
-    back_off.stir();
+    back_off.end_idle();
     assert!(!back_off.is_idle());
 }
 

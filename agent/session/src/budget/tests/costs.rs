@@ -91,7 +91,7 @@ fn processes() -> Profile {
     profile
 }
 
-fn view(costs: &Costs, of_late: Option<Option<(f64, f64)>>) -> CostView {
+fn view(costs: &Costs, recent: Option<Option<(f64, f64)>>) -> CostView {
     let probe = Probe::new("step", None, abi::ProbeSpec::default());
     let shown = CostContext {
         prices: Prices::table("a test".to_owned()),
@@ -102,7 +102,7 @@ fn view(costs: &Costs, of_late: Option<Option<(f64, f64)>>) -> CostView {
         armed_ns: 0,
         is_recorded: false,
     };
-    costs.view(shown, of_late)
+    costs.view(shown, recent)
 }
 
 #[test]
@@ -150,17 +150,17 @@ fn the_agent_slows_the_program_down_only_where_no_cpu_is_idle() {
 fn where_functions_are_sampled_shares_of_late_are_those_of_window_and_gap() {
     let mut costs = Costs::default();
     costs.take_probed((1, 1), || BTreeMap::from([(0, probed())]));
-    let late = view(&costs, Some(Some((0.25, 0.5)))).of_late;
+    let late = view(&costs, Some(Some((0.25, 0.5)))).recent;
     assert_eq!(
         (late.probes, late.together, late.most_expensive),
         (Some(0.25), Some(0.5), None)
     );
-    let late = view(&costs, Some(None)).of_late;
+    let late = view(&costs, Some(None)).recent;
     assert_eq!(
         (late.probes, late.together),
         (None, None),
         "no window is over yet"
     );
-    let late = view(&costs, None).of_late;
+    let late = view(&costs, None).recent;
     assert_eq!(late.most_expensive.map(|(name, _)| name), Some("step".to_owned()));
 }

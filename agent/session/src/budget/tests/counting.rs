@@ -21,7 +21,7 @@ fn they_sit_for_five_seconds_and_rest_then() {
         "{lines:?}"
     );
     // Probing a fifth of the time keeps 5 % within the budget of 1 %.
-    assert!(budget.counting.rests());
+    assert!(budget.counting.is_detached());
     for (at_s, is_over) in [(6, false), (25, false), (27, true)] {
         assert_eq!(budget.counting.is_over(at_s * S, false), is_over, "{at_s}");
     }
@@ -41,7 +41,7 @@ fn while_a_change_is_judged_they_do_not_rest() {
     let effects = readings(&mut budget, 0.05, &[1, 6, 60], true);
     assert!(effects.iter().all(Vec::is_empty), "{effects:?}");
     readings(&mut budget, 0.05, &[61], false);
-    assert!(budget.counting.rests());
+    assert!(budget.counting.is_detached());
     assert!(budget.counting.is_over(62 * S, true), "it is judged now");
 }
 
@@ -49,8 +49,8 @@ fn while_a_change_is_judged_they_do_not_rest() {
 fn it_is_said_once_that_they_rest_and_missing_from_then_on() {
     let mut budget = budget();
     assert_eq!(readings(&mut budget, 0.05, &[1, 6], false).concat().len(), 2);
-    budget.counting.sits(spent(30, [0.0, 0.0, 0.0, 0.01]));
-    assert!(!budget.counting.rests());
+    budget.counting.attached(spent(30, [0.0, 0.0, 0.0, 0.01]));
+    assert!(!budget.counting.is_detached());
     let effects = readings(&mut budget, 0.05, &[36], false).concat();
     assert_eq!(effects, [BudgetEffect::DetachCounted]);
     let missing: Vec<String> = budget.missing().collect();

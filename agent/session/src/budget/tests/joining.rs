@@ -58,7 +58,7 @@ fn where_so_many_come_that_the_budget_would_not_be_kept_their_begins_are_missing
             let mut after = spent(4, [0.05, 0.05, 0.0, 0.0]);
             after.at_ns = now_ns;
             after.costs.insert(0, after.costs[&0] + 0.1 * S as f64);
-            budget.shut(after, &functions(), STATE);
+            budget.close_window(after, &functions(), STATE);
         }
         now_ns += 1;
     }

@@ -24,7 +24,7 @@ fn expensive_functions_are_detached_at_the_third_look_that_finds_them_so() {
     assert!(effects[..3].iter().all(Vec::is_empty), "{effects:?}");
     assert_eq!(effects[3][0], BudgetEffect::BeginSampling);
     assert_eq!(detached(&effects[3]), Some([0, 1].into()));
-    assert!(budget.sampling.has_gaps() && budget.sampling.is_shut());
+    assert!(budget.sampling.has_gaps() && budget.sampling.is_gap());
     assert!(budget.sampling.next_ns() > Some(4 * S));
 }
 
@@ -142,7 +142,7 @@ fn costs_are_looked_at_every_second_reading_and_only_without_windows() {
     look(1, &[(S + S / 5, false), (S + S * 3 / 10, true)]);
     look(2, &[(2 * S + S / 2, false), (3 * S, true)]);
     looks(&mut budget, EXPENSIVE, 9, STATE);
-    assert!(budget.sampling.is_shut() && !budget.sampling.is_look_due(99 * S));
+    assert!(budget.sampling.is_gap() && !budget.sampling.is_look_due(99 * S));
     let unbounded = Budget::new(BudgetShare(None), false, 0..0, 0, 1);
     assert!(!unbounded.sampling.is_look_due(S), "there is nothing to keep to");
 }
@@ -150,9 +150,9 @@ fn costs_are_looked_at_every_second_reading_and_only_without_windows() {
 #[test]
 fn an_idle_job_costs_nothing_and_a_pause_is_no_part_of_the_next_reading() {
     let mut budget = budget();
-    assert_eq!(budget.look_at_nothing(S, STATE), None, "there was no look yet");
+    assert_eq!(budget.check_idle(S, STATE), None, "there was no look yet");
     budget.look(spent(1, EXPENSIVE), &functions(), STATE);
-    assert_eq!(budget.look_at_nothing(100 * S, STATE), Some(BudgetEffects::new()));
+    assert_eq!(budget.check_idle(100 * S, STATE), Some(BudgetEffects::new()));
     // Costs in the second after a pause count for that second only.
     let after = Spent {
         at_ns: 101 * S,
@@ -185,21 +185,21 @@ fn a_window_begins_when_its_gap_is_over_and_not_before() {
     let (budget, next_ns) = in_gap();
     let due = |now_ns| budget.sampling.due(now_ns, || panic!("no window is open"));
     assert_eq!(due(next_ns - 1), None);
-    assert_eq!(due(next_ns), Some(Due::Open));
+    assert_eq!(due(next_ns), Some(WindowChange::Open));
 }
 
 #[test]
 fn a_window_is_over_at_its_time_or_when_it_has_cost_far_too_much() {
     let (mut budget, now_ns) = in_gap();
     open(&mut budget, now_ns);
-    assert!(budget.sampling.is_open() && !budget.sampling.is_shut());
+    assert!(budget.sampling.is_open() && !budget.sampling.is_gap());
     let end_ns = budget.sampling.next_ns().unwrap();
     let planned_ns = 0.1 * (end_ns - now_ns) as f64;
     for (at_ns, cost_ns, due) in [
         (now_ns, 0.0, None),
         (end_ns - 1, planned_ns, None),
-        (now_ns + 1, 5.0 * planned_ns, Some(Due::Shut)),
-        (end_ns, 0.0, Some(Due::Shut)),
+        (now_ns + 1, 5.0 * planned_ns, Some(WindowChange::Close)),
+        (end_ns, 0.0, Some(WindowChange::Close)),
     ] {
         assert_eq!(budget.sampling.due(at_ns, || cost_ns), due, "{at_ns} {cost_ns}");
     }
@@ -213,7 +213,7 @@ fn a_window_that_waits_for_links_begins_when_they_are_closed() {
     assert_eq!(budget.sampling.due(next_ns, || 0.0), None);
     assert_eq!(budget.sampling.take_waiting(), Some(0));
     assert_eq!(budget.sampling.take_waiting(), None);
-    assert_eq!(budget.sampling.due(next_ns, || 0.0), Some(Due::Open));
+    assert_eq!(budget.sampling.due(next_ns, || 0.0), Some(WindowChange::Open));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn after_a_window_the_same_functions_are_detached_and_nothing_is_said() {
     (after.at_ns, after.job_ns) = (end_ns, end_ns);
     after.costs.insert(0, after.costs[&0] + passed(0.05));
     after.costs.insert(1, after.costs[&1] + passed(0.05));
-    let effects = budget.shut(after, &functions(), STATE);
+    let effects = budget.close_window(after, &functions(), STATE);
     assert_eq!(effects, [BudgetEffect::Detach([0, 1].into())]);
     assert!(budget.sampling.next_ns() > Some(end_ns));
 }
@@ -240,7 +240,7 @@ fn functions_that_have_become_cheap_are_watched_all_the_time_after_some_windows(
         now_ns = budget.sampling.next_ns().unwrap();
         let mut after = spent(4, EXPENSIVE);
         (after.at_ns, after.job_ns) = (now_ns, now_ns);
-        effects = budget.shut(after, &functions(), STATE);
+        effects = budget.close_window(after, &functions(), STATE);
         let Some(next_ns) = budget.sampling.next_ns() else {
             break;
         };
@@ -249,23 +249,23 @@ fn functions_that_have_become_cheap_are_watched_all_the_time_after_some_windows(
     let line = "note: all functions are watched all the time again";
     assert_eq!(effects, [BudgetEffect::Say(line.to_owned())]);
     assert!(!budget.sampling.has_windows() && budget.sampling.has_gaps());
-    assert_eq!(budget.sampling.of_late(), None);
+    assert_eq!(budget.sampling.recent(), None);
 }
 
 #[test]
 fn shares_of_late_are_those_of_the_last_window_and_gap() {
     let mut budget = budget();
-    assert_eq!(budget.sampling.of_late(), None);
+    assert_eq!(budget.sampling.recent(), None);
     looks(&mut budget, EXPENSIVE, 4, STATE);
-    assert_eq!(budget.sampling.of_late(), Some(None), "no window is over yet");
+    assert_eq!(budget.sampling.recent(), Some(None), "no window is over yet");
     let now_ns = budget.sampling.next_ns().unwrap();
     open(&mut budget, now_ns);
     let mut after = spent(4, EXPENSIVE);
     // In the second since the last check, hits took a tenth and the agent as much.
     (after.at_ns, after.job_ns, after.agent_ns) = (5 * S, 5 * S, S / 10);
     after.costs.insert(0, after.costs[&0] + 0.1 * S as f64);
-    budget.shut(after, &functions(), STATE);
-    let (hits, all) = budget.sampling.of_late().flatten().unwrap();
+    budget.close_window(after, &functions(), STATE);
+    let (hits, all) = budget.sampling.recent().flatten().unwrap();
     assert!(
         (hits - 0.1).abs() < 1e-9 && (all - 0.2).abs() < 1e-9,
         "{hits} {all}"

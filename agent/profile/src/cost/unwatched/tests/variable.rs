@@ -52,7 +52,7 @@ impl Seen {
             ..ProcessWindow::default()
         };
         let counted = totals(self.counted);
-        (self.unwatched).shut(self.at, &counted, &[], &BTreeSet::from([0]), window);
+        (self.unwatched).close_window(self.at, &counted, &[], &BTreeSet::from([0]), window);
     }
 
     fn gap(&mut self, slices: &[Slice]) {
