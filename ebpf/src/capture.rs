@@ -99,10 +99,7 @@ pub extern "C" fn capture_entering(
     captured: *mut CapturedValues,
     place: u64,
 ) -> u32 {
-    let (Some(moment), Some(captured)) = (record(moment), record_mut(captured)) else {
-        return 0;
-    };
-    let Some(capture) = wanted(moment, place) else {
+    let Some((moment, captured, capture)) = capture(moment, captured, place) else {
         return 0;
     };
     let start = if capture.kind == CaptureKind::Argument as u8 {
@@ -135,10 +132,7 @@ pub extern "C" fn capture_returning(
     captured: *mut CapturedValues,
     place: u64,
 ) -> u32 {
-    let (Some(moment), Some(captured)) = (record(moment), record_mut(captured)) else {
-        return 0;
-    };
-    let Some(capture) = wanted(moment, place) else {
+    let Some((moment, captured, capture)) = capture(moment, captured, place) else {
         return 0;
     };
     let start = if capture.kind == CaptureKind::Return as u8 {
@@ -160,23 +154,26 @@ pub extern "C" fn capture_following(
     place: u64,
     start: u64,
 ) -> u32 {
-    let (Some(moment), Some(captured)) = (record(moment), record_mut(captured)) else {
+    let Some((moment, captured, capture)) = capture(moment, captured, place) else {
         return 0;
     };
-    let value = wanted(moment, place).and_then(|capture| follow(start, capture, moment, place));
-    if let Some(value) = value {
+    if let Some(value) = follow(start, capture, moment, place) {
         put(captured, place, value);
     }
     1
 }
 
-/// The capture at index `place` of the probe's spec.
+/// The capture at index `place` of the probe's spec, with the records of the hit.
 #[inline(always)]
-fn wanted(moment: &HitContext, place: u64) -> Option<&'static Capture> {
-    task::spec(moment.probe)
-        .ok()?
-        .captures
-        .get(opaque(place) as usize)
+fn capture<'a>(
+    moment: *const HitContext,
+    captured: *mut CapturedValues,
+    place: u64,
+) -> Option<(&'a HitContext, &'a mut CapturedValues, &'static Capture)> {
+    let moment = record(moment)?;
+    let spec = task::spec(moment.probe).ok()?;
+    let capture = spec.captures.get(opaque(place) as usize)?;
+    Some((moment, record_mut(captured)?, capture))
 }
 
 #[inline(always)]

@@ -89,9 +89,7 @@ pub fn is_open(thread: &Thread, probe: u32) -> bool {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
-    let Some(thread) = record(thread) else {
-        return 0;
-    };
+    let Some(thread) = record(thread) else { return 0 };
     for (place, frame) in thread.frames.iter().enumerate() {
         if place >= thread.depth as usize {
             break;

@@ -248,9 +248,7 @@ pub fn reserve_text() -> Option<RingBufEntry<TextRecord>> {
 /// again, after it has drained the ring.
 #[inline(always)]
 pub fn wakeup_flag(decides: bool, now_ns: u64) -> u64 {
-    let Some(alarm) = ALARM.get(0) else {
-        return 0;
-    };
+    let Some(alarm) = ALARM.get(0) else { return 0 };
     if read(&alarm.state) == Alarm::UNSET {
         return 0;
     }

@@ -313,9 +313,7 @@ pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_counted(moment: *const HitContext, bytes: u64, has_size: u32) -> u32 {
-    let Some(moment) = record(moment) else {
-        return 0;
-    };
+    let Some(moment) = record(moment) else { return 0 };
     let (Ok(spec), Some(totals)) = (
         task::spec(moment.probe),
         maps::totals(moment.process, moment.probe),
@@ -372,9 +370,7 @@ struct Starting {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
-    let Some(moment) = record(moment) else {
-        return 0;
-    };
+    let Some(moment) = record(moment) else { return 0 };
     let process = moment.process;
     let (Ok(spec), Some(totals)) = (task::spec(moment.probe), maps::totals(process, moment.probe)) else {
         return 0;

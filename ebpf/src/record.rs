@@ -1,5 +1,4 @@
-//! The pointer arguments of global functions. The verifier checks a global function (one that is not inlined) on its
-//! own, for every value of its arguments.
+//! The pointer arguments of global functions, which the verifier checks apart from their callers.
 
 /// A record that a global function is passed; `None` if it is passed null.
 #[inline(always)]

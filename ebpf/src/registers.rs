@@ -3,8 +3,8 @@
 use abi::{Capture, NO_ARGUMENT};
 use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user};
 
-use crate::record::record;
 use crate::capture::{HitContext, opaque};
+use crate::record::record;
 
 /// Number of arguments passed in registers.
 pub const ARGUMENTS: usize = 6;
@@ -65,8 +65,6 @@ pub fn argument(moment: &HitContext, index: u64) -> Option<u64> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn argument_or(moment: *const HitContext, index: u64, otherwise: u64) -> u64 {
-    let moment = record(moment);
-    moment
-        .and_then(|moment| argument(moment, index))
-        .unwrap_or(otherwise)
+    let argument = record(moment).and_then(|moment| argument(moment, index));
+    argument.unwrap_or(otherwise)
 }

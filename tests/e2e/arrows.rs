@@ -275,11 +275,10 @@ cpus:
 expression: value
 gpu:
 openmp: value
-outcome:
-site:
-sync:
-action: call cpus expression sync value
-tests:
+outcome: words
+site: words
+sync: words
+action: call cpus expression sync value words
 ";
 
 const ABI: &str = "

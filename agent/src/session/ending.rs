@@ -55,9 +55,7 @@ impl Session {
                 Some(effect) => self.carry_out(effect).into_iter().collect(),
             };
         }
-        while let Some(request) = sources.request() {
-            self.answer(request);
-        }
+        sources.requests().for_each(|request| self.answer(request));
         // The connections write these answers before they are closed.
         tokio::task::yield_now().await;
         let (target, rules, screen) = (&mut self.target, &mut self.rules, &mut self.screen);

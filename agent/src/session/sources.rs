@@ -195,8 +195,9 @@ impl Sources {
             .spawn(control::serve(listener, self.requesting.clone()));
     }
 
-    pub(super) fn request(&mut self) -> Option<PendingRequest> {
-        self.requested.try_recv().ok()
+    /// The requests that wait for an answer.
+    pub(super) fn requests(&mut self) -> impl Iterator<Item = PendingRequest> {
+        std::iter::from_fn(|| self.requested.try_recv().ok())
     }
 
     /// The event that wakes the session next; simultaneous events come in this order.

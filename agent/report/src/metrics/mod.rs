@@ -2,6 +2,7 @@
 //! metrics and their bounds, `page` holds the page. docs/metrics.md explains them, and is generated from the
 //! declarations.
 
+mod contract;
 mod cost;
 mod declared;
 mod page;
@@ -13,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use plan::Mode;
 use profile::outcome::{ChangeOutcome, GuardVerdict};
 use profile::progress::ProgressView;
-use profile::streams::{ModuleVerdict, WatchedWindow};
 use profile::{
     ChangeView, FunctionTotals, ProcessView, RegionsView, ScalingView, SequenceView, SizeView, Snapshot,
 };
 
+pub use contract::render as render_contract;
 pub(crate) use declared::{DeclaredMetric, LABELS, METRICS};
 
 use self::{
@@ -47,44 +48,9 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     page.fill_cost(snapshot);
     let contract = snapshot.contract.as_ref();
     if let Some(window) = contract.and_then(|contract| contract.window.as_ref()) {
-        fill_contract(&page.page, &page.job, window);
+        contract::fill(&page.page, &page.job, window);
     }
     page.page.text()
-}
-
-/// The metrics of a contract that is watched.
-pub fn render_contract(window: &WatchedWindow) -> prometheus::Result<String> {
-    let page = Page::new()?;
-    fill_contract(&page, "", window);
-    page.text()
-}
-
-fn fill_contract(page: &Page, job: &str, window: &WatchedWindow) {
-    let name = cut(&window.contract);
-    let contract = ("contract", name.as_str());
-    let most = values_max("feature");
-    let more = |all: usize| all.saturating_sub(most);
-    let unpublished = more(window.rates.len()) + more(window.modules.len());
-    let kind = [("jobid", job), ("kind", "features")];
-    page.add("tuneagent_unpublished", &kind, unpublished as f64);
-    for rate in window.rates.iter().take(most) {
-        let feature = cut(&rate.feature);
-        let labels = [contract, ("feature", feature.as_str())];
-        page.add("tuneagent_contract_target", &labels, rate.target);
-        if let Some(rate) = rate.rate {
-            page.add("tuneagent_contract_rate", &labels, rate);
-        }
-    }
-    for module in window.modules.iter().take(most) {
-        let feature = cut(&module.module);
-        let labels = [contract, ("feature", feature.as_str())];
-        page.add("tuneagent_contract_utilisation", &labels, module.shares.holds());
-        for verdict in ModuleVerdict::ALL {
-            let labels = [labels[0], labels[1], ("verdict", verdict.words())];
-            let is_so = f64::from(u8::from(module.verdict == verdict));
-            page.add("tuneagent_contract_verdict", &labels, is_so);
-        }
-    }
 }
 
 /// The maximum number of values of a label.
@@ -448,7 +414,7 @@ impl Filling {
         let published = self.within("rule", "rules", modes.into_iter().collect());
         for (rule, now) in &published {
             let of = ("rule", *rule);
-            for mode in [Mode::Off, Mode::Advising, Mode::Applying].map(Mode::name) {
+            for mode in Mode::ALL.map(Mode::name) {
                 let is_it = f64::from(u8::from(mode == *now));
                 self.add("tuneagent_rule_mode", &[of, ("mode", mode)], is_it);
             }

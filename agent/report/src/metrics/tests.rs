@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use profile::cost::{AgentCost, CostView, HoldTotals, Prices, ProbeCost, RecentCost, Slowdown, UnreadView};
 use profile::progress::{Eta, ProgressView};
-use profile::streams::{TimeShares, WatchedModule, WindowRate};
+use profile::streams::{TimeShares, WatchedModule, WatchedWindow, WindowRate};
 use profile::{
     Counters, EfficienciesView, GuardView, Inflation, IterationView, JobView, Losses, MatrixView, Messages,
     PredictedSize, RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, Scalability,
