@@ -9,6 +9,8 @@
 //! read after the calls, because reading them is the agent's work and not the program's.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
+#[path = "../tests/running/send.rs"]
+mod send;
 mod target_program;
 
 use std::{
@@ -22,10 +24,9 @@ use std::{
     path::Path,
 };
 
-use abi::{Capture, CaptureKind, Durations, MessageSpec, ProbeSpec, SizeLayout, SpecFlags};
-use job::Implementation;
+use abi::{Capture, CaptureKind, Durations, ProbeSpec, SpecFlags};
 use probe::kernel::{CallMoment, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
-use profile::mpi;
+use send::send;
 use target_program::{Case, DURATIONS, Target, cases};
 use tuner::Image;
 
@@ -134,20 +135,6 @@ impl Way {
     fn is_sent(&self) -> bool {
         let flags = self.flags.unwrap_or_default();
         flags & (SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) != 0 && flags & SpecFlags::SUM_RETURN == 0
-    }
-}
-
-/// The rule of MPI_Send, which accepts any register contents.
-fn send() -> MessageSpec {
-    let library = Implementation {
-        name: "MPICH",
-        version: None,
-        layout: SizeLayout::InHandle,
-        size_offset: 0,
-    };
-    MessageSpec {
-        row: 0,
-        ..job::mpi_spec(mpi::find("MPI_Send").unwrap(), &library)
     }
 }
 

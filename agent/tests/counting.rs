@@ -13,7 +13,7 @@ const CALLS: u64 = 2000;
 fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone() {
     require_or_return!(Root);
     let folder = tempfile::tempdir().unwrap();
-    let mut target = Running::start(&built(folder.path(), "counted"), &[]);
+    let mut target = Running::start(&built("counted"), &[]);
     let said = tuneagent(folder.path())
         .args(["doctor", &target.pid().to_string()])
         .output()
@@ -53,7 +53,7 @@ fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached()
     require_or_return!(Root);
     for way in [&[][..], &["--tracefs"]] {
         let folder = tempfile::tempdir().unwrap();
-        let mut target = Running::start(&built(folder.path(), "counted"), &[]);
+        let mut target = Running::start(&built("counted"), &[]);
         let mut said = String::new();
         let flags = [&["--rules", "none", "--probe", "work"], way].concat();
         let pid = target.pid();

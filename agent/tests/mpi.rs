@@ -38,7 +38,7 @@ fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
     fs::write(&hosts, "localhost slots=2\n").unwrap();
     let hosts = hosts.to_string_lossy();
     let ranks = RANKS.to_string();
-    let program = program_of_mpi(folder, "exchanges", mpi);
+    let program = program_of_mpi("exchanges", mpi);
     let mut words = Vec::new();
     if mpi == "openmpi" {
         words.extend(["--allow-run-as-root", "--hostfile", &hosts, "--bind-to", "none"]);

@@ -31,11 +31,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit.max(1)
+        self.0 = rules::pseudo_random::mixed(self.0);
+        self.0 as usize % limit.max(1)
     }
 }
 

@@ -2,7 +2,6 @@
 //! change is reverted when its condition ends or the session ends. Actions that are impossible are reported
 //! with the reason.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, with_folder, written};
 
 /// A program, and an agent with a rule that acts on it.
 pub(crate) struct Acting {
@@ -32,9 +31,11 @@ tune:
 
 /// Writes the rule `acting` with these tunes into a file.
 pub(crate) fn rule(folder: &TempDir, head: &str, tunes: &str) -> Outcome<String> {
-    let file = folder.path().join("acting.yaml");
-    fs::write(&file, format!("rule: acting\n{head}{tunes}"))?;
-    Ok(file.to_string_lossy().into_owned())
+    written(
+        folder.path(),
+        "acting.yaml",
+        &format!("rule: acting\n{head}{tunes}"),
+    )
 }
 
 impl Acting {

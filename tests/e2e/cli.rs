@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use tuneagent_e2e::agent::{Agent, binary};
@@ -405,21 +406,23 @@ fn a_rule_that_does_not_fit_a_program_is_reported_before_anything_is_attached() 
     Ok(())
 }
 
+/// Runs a command, and checks its exit code and parts of its output.
+fn says(state: &Path, arguments: &[&str], expected: i32, parts: &[&str]) -> Outcome {
+    let (code, text) = Agent::run_in(state, arguments)?;
+    assert_eq!(code, expected, "{arguments:?}: {text}");
+    for part in parts {
+        assert!(text.contains(part), "{arguments:?}: no {part} in {text}");
+    }
+    Ok(())
+}
+
 #[test]
-fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
+fn symbols_are_listed() -> Outcome {
     require!(Cc);
+    let state = tempfile::tempdir()?;
+    let run = |arguments: &[&str], expected, parts: &[&str]| says(state.path(), arguments, expected, parts);
     let path = programs::c("settings")?;
     let path = path.to_str().ok_or("the path is no text")?;
-    // One journal for all cases; each change is reverted.
-    let state = tempfile::tempdir()?;
-    let run = |arguments: &[&str], expected: i32, words: &[&str]| -> Outcome {
-        let (code, text) = Agent::run_in(state.path(), arguments)?;
-        assert_eq!(code, expected, "{arguments:?}: {text}");
-        for word in words {
-            assert!(text.contains(word), "{arguments:?}: no {word} in {text}");
-        }
-        Ok(())
-    };
     run(
         &["symbols", path, "--variables"],
         0,
@@ -450,8 +453,16 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
         0,
         &["\"site\": {", "\"bytes\": ", "\"cost\": ", "\"costs\": {"],
     )?;
+    Ok(())
+}
 
-    let mut program = LineProgram::start(&mut Command::new(path))?;
+#[test]
+fn paths_are_read_and_written_by_hand() -> Outcome {
+    require!(Cc);
+    // One journal for all cases; each change is reverted.
+    let state = tempfile::tempdir()?;
+    let run = |arguments: &[&str], expected, parts: &[&str]| says(state.path(), arguments, expected, parts);
+    let mut program = LineProgram::start(&mut Command::new(programs::c("settings")?))?;
     let pid = program.pid().to_string();
     program.line()?;
     run(

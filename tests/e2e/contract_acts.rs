@@ -9,7 +9,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{BEN, User};
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::wait::{SOON, wait_for};
-use tuneagent_e2e::{Outcome, Problem, each, mmix, programs, require};
+use tuneagent_e2e::{Draw, Outcome, Problem, each, programs, require};
 
 use crate::contracts::{number_behind, windows_in};
 use crate::expected::with_folder;
@@ -227,16 +227,6 @@ fn a_pipeline_of_which_nothing_can_be_set_is_not_watched_with_apply() -> Outcome
         assert_has!(text, part);
     }
     Ok(())
-}
-
-/// Numbers that are drawn at random, the same in every run of the tests.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, end: u32) -> u32 {
-        self.0 = mmix(self.0);
-        ((self.0 >> 33) % u64::from(end)) as u32
-    }
 }
 
 /// A stage that is 1.5 to 4 times as slow as the pipeline has to be, at a load of 50 to 250 pictures a second; the

@@ -364,19 +364,23 @@ fn the_slow_stage_of_an_mpi_program_is_named_with_those_that_wait_for_it() -> Ou
     ];
     let text = agent.lines.text();
     seen.iter().for_each(|part| assert_has!(text, part));
+    is_judged_without_the_program(&file, &reports, &recording, &seen)
+}
 
+fn is_judged_without_the_program(file: &Path, reports: &str, recording: &str, seen: &[&str]) -> Outcome {
+    let name = file.to_string_lossy();
     // What the session has written is judged in the same way, without the program.
-    let watch = ["contract", "watch", &name, "--reports", &reports];
+    let watch = ["contract", "watch", &name, "--reports", reports];
     let (code, text) = Agent::run(&watch)?;
     assert_eq!(code, 1, "{text}");
     seen.iter().for_each(|part| assert_has!(text, part));
     // So is what it has recorded.
-    let replay = ["replay", &recording, "--contract", &name];
+    let replay = ["replay", recording, "--contract", &name];
     let (code, text) = Agent::run(&replay)?;
     assert_eq!(code, 1, "{text}");
     seen.iter().for_each(|part| assert_has!(text, part));
     // A contract of another program says so, and what is there.
-    fs::write(&file, FILM.replace("rank5", "rank9").replace("RATE", "1"))?;
+    fs::write(file, FILM.replace("rank5", "rank9").replace("RATE", "1"))?;
     for command in [&watch[..], &replay] {
         let (code, text) = Agent::run(command)?;
         assert_eq!(code, 2, "{text}");

@@ -15,6 +15,7 @@ use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, median, text_file, with_folder};
+use crate::language::rule;
 
 /// Measured batches of calls per state, and number of passes over all states.
 const BATCHES: usize = 5;
@@ -36,11 +37,7 @@ const RULES: [&str; 5] = [
 ];
 
 fn rules(folder: &TempDir) -> Outcome<Vec<String>> {
-    let file = |(number, text): (usize, &&str)| {
-        let file = folder.path().join(format!("rule{number}.yaml"));
-        fs::write(&file, format!("rule: rule{number}\nabout: for a test\n{text}"))?;
-        Ok(file.to_string_lossy().into_owned())
-    };
+    let file = |(number, text): (usize, &&str)| rule(folder, &format!("rule{number}"), text);
     RULES.iter().enumerate().map(file).collect()
 }
 

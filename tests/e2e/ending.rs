@@ -1,8 +1,6 @@
 //! The end of a session: the order of its steps, what it waits for, and reports of output that could not be
 //! written.
 
-use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,7 +11,7 @@ use tuneagent_e2e::knobs::Knobs;
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, require};
 
-use crate::expected::SOON;
+use crate::expected::{SOON, written};
 use crate::live::links;
 use crate::rights::SET_KNOB;
 
@@ -50,12 +48,6 @@ impl Drop for Closer {
         // A stopped closer would keep the links. The process may have ended.
         let _ = self.signal(Signal::CONT);
     }
-}
-
-fn written(folder: &Path, name: &str, text: &str) -> Outcome<String> {
-    let file = folder.join(name);
-    fs::write(&file, text)?;
-    Ok(file.to_string_lossy().into_owned())
 }
 
 #[test]

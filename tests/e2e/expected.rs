@@ -125,7 +125,18 @@ pub(crate) fn pingpong_checksum(ranks: u64, iterations: u64) -> String {
 /// Writes a file with this name into a new folder. Returns the folder and the path.
 pub(crate) fn text_file(name: &str, text: &str) -> Outcome<(tempfile::TempDir, String)> {
     let folder = tempfile::tempdir()?;
-    let file = folder.path().join(name);
+    let file = written(folder.path(), name, text)?;
+    Ok((folder, file))
+}
+
+/// Writes a file with this name into a folder. Returns its path.
+pub(crate) fn written(folder: &Path, name: &str, text: &str) -> Outcome<String> {
+    let file = folder.join(name);
     std::fs::write(&file, text)?;
-    Ok((folder, file.to_string_lossy().into_owned()))
+    Ok(self::text(&file))
+}
+
+/// A path as an argument of a command.
+pub(crate) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }

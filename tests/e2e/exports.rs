@@ -14,15 +14,11 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, start_count, start_pingpong, summed, with_folder};
+use crate::expected::{SOON, start_count, start_pingpong, summed, text, with_folder};
 use crate::iterations::wait_for_report;
 
 pub(crate) fn read(file: &Path) -> Outcome<Value> {
     Ok(serde_json::from_str(&fs::read_to_string(file)?)?)
-}
-
-pub(crate) fn text(file: &Path) -> String {
-    file.to_string_lossy().into_owned()
 }
 
 /// All calls of a report, by process and function.
@@ -328,6 +324,42 @@ fn cpus_in(recordings: &[String], rule: &str) -> Outcome<f64> {
     Ok(values.fold(0.0, f64::max))
 }
 
+/// A measure of a machine is summed over the machines of the job.
+fn is_summed_over_machines(recordings: &[String], rule: &str) -> Outcome {
+    let (here, all) = (cpus_in(&recordings[..1], rule)?, cpus_in(recordings, rule)?);
+    assert!(
+        here >= 1.0 && all == 2.0 * here,
+        "{all} CPUs on two nodes of {here}"
+    );
+    Ok(())
+}
+
+/// The efficiencies of a job of two nodes with two ranks each follow from the ranks' shares of useful time.
+fn assert_efficiencies(found: &Value, shares: &[f64]) {
+    assert_eq!((&found["ranks"], &found["nodes"]), (&4.into(), &2.into()));
+    assert_eq!(shares.len(), 4);
+    // From each node's own report: the first two ranks are on one node, the others on another.
+    let (sum, most) = (
+        shares.iter().sum::<f64>(),
+        shares.iter().copied().fold(0.0, f64::max),
+    );
+    let node = f64::max(shares[0] + shares[1], shares[2] + shares[3]);
+    let expected = [
+        ("load_balance", sum / (4.0 * most)),
+        ("load_balance_within_nodes", 2.0 * node / (4.0 * most)),
+        ("load_balance_between_nodes", sum / (2.0 * node)),
+        ("communication_efficiency", most),
+        ("parallel_efficiency", sum / 4.0),
+    ];
+    for (name, value) in expected {
+        let ratio = found[name].as_f64().unwrap_or(f64::NAN) / value;
+        assert!((ratio - 1.0).abs() < 1e-6, "{name} should be {value}: {found}");
+    }
+    // Half of the ranks compute half of the time, with a tolerance for a busy machine.
+    let between = found["load_balance_between_nodes"].as_f64();
+    assert!(between > Some(0.5) && between < Some(0.95), "{found}");
+}
+
 #[test]
 fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
@@ -382,36 +414,9 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         "--json",
         &joined,
     ])?;
-    // A measure of a machine is summed over the machines of the job.
-    let (here, all) = (cpus_in(&recordings[..1], &rule)?, cpus_in(&recordings, &rule)?);
-    assert!(
-        here >= 1.0 && all == 2.0 * here,
-        "{all} CPUs on two nodes of {here}"
-    );
+    is_summed_over_machines(&recordings, &rule)?;
     let report = read(Path::new(&joined))?;
-    let found = &report["efficiencies"];
-    assert_eq!((&found["ranks"], &found["nodes"]), (&4.into(), &2.into()));
-    assert_eq!(shares.len(), 4);
-    // From each node's own report: the first two ranks are on one node, the others on another.
-    let (sum, most) = (
-        shares.iter().sum::<f64>(),
-        shares.iter().copied().fold(0.0, f64::max),
-    );
-    let node = f64::max(shares[0] + shares[1], shares[2] + shares[3]);
-    let expected = [
-        ("load_balance", sum / (4.0 * most)),
-        ("load_balance_within_nodes", 2.0 * node / (4.0 * most)),
-        ("load_balance_between_nodes", sum / (2.0 * node)),
-        ("communication_efficiency", most),
-        ("parallel_efficiency", sum / 4.0),
-    ];
-    for (name, value) in expected {
-        let ratio = found[name].as_f64().unwrap_or(f64::NAN) / value;
-        assert!((ratio - 1.0).abs() < 1e-6, "{name} should be {value}: {found}");
-    }
-    // Half of the ranks compute half of the time, with a tolerance for a busy machine.
-    let between = found["load_balance_between_nodes"].as_f64();
-    assert!(between > Some(0.5) && between < Some(0.95), "{found}");
+    assert_efficiencies(&report["efficiencies"], &shares);
     let hosts: Vec<&Value> = each(&report["processes"])
         .map(|process| &process["host"])
         .collect();

@@ -2,18 +2,11 @@
 //! the pages are short.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use tuneagent_e2e::Outcome;
 use tuneagent_e2e::problem::Context;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn read(path: &str) -> Outcome<String> {
-    fs::read_to_string(root().join(path)).context(path)
-}
+use crate::tidy::{read, root};
 
 /// Texts in `backquotes` that look like paths of the checkout.
 fn paths(text: &str) -> impl Iterator<Item = &str> {

@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,12 +14,10 @@ use tuneagent_e2e::lines::succeed;
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, Problem, agent, family, require};
 
+use crate::tidy::root;
+
 /// Process number of the background program in the pages.
 const SHOWN_PID: &str = "8123";
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 /// A fenced block of a page: the text after the fence, and its lines.
 struct Block {
@@ -41,23 +38,15 @@ fn blocks(page: &str) -> Vec<Block> {
                     lines: Vec::new(),
                 });
             }
-            None if is_open => blocks.extend_last(line),
-            None => {}
+            None => {
+                let block = blocks.last_mut().filter(|_| is_open);
+                block
+                    .into_iter()
+                    .for_each(|block| block.lines.push(line.to_owned()));
+            }
         }
     }
     blocks
-}
-
-trait ExtendLast {
-    fn extend_last(&mut self, line: &str);
-}
-
-impl ExtendLast for Vec<Block> {
-    fn extend_last(&mut self, line: &str) {
-        if let Some(block) = self.last_mut() {
-            block.lines.push(line.to_owned());
-        }
-    }
 }
 
 /// A user's shell in a folder with the repository's `tests`.
@@ -77,7 +66,7 @@ impl Shell {
         let sudo = bin.join("sudo");
         fs::write(&sudo, "#!/bin/sh\nexport SUDO_UID=0\nexec \"$@\"\n")?;
         fs::set_permissions(&sudo, fs::Permissions::from_mode(0o755))?;
-        symlink(repository().join("tests"), folder.path().join("tests"))?;
+        symlink(root().join("tests"), folder.path().join("tests"))?;
         Ok(Shell {
             folder,
             background: None,
@@ -238,7 +227,7 @@ fn follow(page: &str, shell: &mut Shell) -> Outcome<usize> {
 #[test]
 fn every_command_of_the_guide_does_what_the_guide_says() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
-    let page = fs::read_to_string(repository().join("docs/guide.md"))?;
+    let page = fs::read_to_string(root().join("docs/guide.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;
     assert!(commands >= 12, "{commands} commands were found");
     Ok(())
@@ -246,7 +235,7 @@ fn every_command_of_the_guide_does_what_the_guide_says() -> Outcome {
 
 /// `wildfire.c` before its preparation: the patch applied in reverse.
 fn before() -> Outcome<String> {
-    let programs = repository().join("tests/programs");
+    let programs = root().join("tests/programs");
     let patch = fs::read_to_string(programs.join("wildfire-prepared.patch"))?;
     let mut source = fs::read_to_string(programs.join("wildfire.c"))?;
     for hunk in patch.split("\n@@").skip(1) {
@@ -268,8 +257,8 @@ fn before() -> Outcome<String> {
 #[test]
 fn the_requirements_of_a_program_are_what_the_patch_of_wildfire_adds() -> Outcome {
     require!(Mpich);
-    let page = fs::read_to_string(repository().join("docs/prepare.md"))?;
-    let patch = fs::read_to_string(repository().join("tests/programs/wildfire-prepared.patch"))?;
+    let page = fs::read_to_string(root().join("docs/prepare.md"))?;
+    let patch = fs::read_to_string(root().join("tests/programs/wildfire-prepared.patch"))?;
     let shown = blocks(&page).into_iter().find(|block| block.info == "diff");
     let shown = shown.ok_or("the page shows no patch")?.lines.join("\n") + "\n";
     assert_eq!(shown, patch, "docs/prepare.md shows another patch");
@@ -310,7 +299,7 @@ fn pages_are_compared_by_their_words_and_not_by_their_numbers() {
 #[test]
 fn every_command_of_the_page_on_contracts_does_what_the_page_says() -> Outcome {
     let _machine = require!(shared: Root);
-    let page = fs::read_to_string(repository().join("docs/contracts.md"))?;
+    let page = fs::read_to_string(root().join("docs/contracts.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;
     assert_eq!(commands, 11);
     Ok(())

@@ -1,7 +1,6 @@
 //! Features of the rule language beyond one function with a known name, on running programs and on
 //! recordings.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
@@ -11,14 +10,13 @@ use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_busywork, with_folder};
+use crate::expected::{SOON, start_busywork, with_folder, written};
 use crate::iterations::{calls_of, wait_for_report};
 
 /// Writes a rule into a file of its own and returns the path.
 pub(crate) fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
-    let file = folder.path().join(format!("{name}.yaml"));
-    fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
-    Ok(file.to_string_lossy().into_owned())
+    let text = format!("rule: {name}\nabout: for a test\n{text}");
+    written(folder.path(), &format!("{name}.yaml"), &text)
 }
 
 /// Runs a program for this number of rounds under a rule until a finding has all `expected` texts, and

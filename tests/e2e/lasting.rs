@@ -14,7 +14,7 @@ use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, prometheus, require};
 
-use crate::expected::SOON;
+use crate::expected::{SOON, written};
 use crate::promises::{computes_what_it_should, traces};
 use crate::rights::SET_KNOB;
 
@@ -63,9 +63,7 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
     let cycles = amount("TUNEAGENT_CYCLES", 6, 1000)?;
     let knobs = Knobs::start()?;
     let folder = open_folder()?;
-    let rule = folder.path().join("set-knob.yaml");
-    fs::write(&rule, SET_KNOB)?;
-    let rule = rule.to_string_lossy().into_owned();
+    let rule = written(folder.path(), "set-knob.yaml", SET_KNOB)?;
     let (before, programs) = (traces(knobs.pid())?, orphaned_programs()?);
     for cycle in 0..cycles {
         // Every third session writes; every seventh is killed.

@@ -12,6 +12,7 @@ use tuneagent_e2e::wait::{wait_for, wait_until};
 use tuneagent_e2e::{Outcome, each, require};
 
 use crate::expected::SOON;
+use crate::language::rule;
 
 /// A rule with one window per hit, which compares their number with the program's own count.
 const COUNTS: &str = "probes: {step: {entry: step}}\ncapture: {step.round: rounds}\nwindows: {turn: {from: step}}\n\
@@ -30,9 +31,7 @@ impl Rules {
     }
 
     fn file(&self, name: &str, text: &str) -> Outcome<String> {
-        let file = self.0.path().join(format!("{name}.yaml"));
-        fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
-        Ok(file.to_string_lossy().into_owned())
+        rule(&self.0, name, text)
     }
 }
 
@@ -69,6 +68,50 @@ fn names(report: &Value) -> Vec<&str> {
     rules.filter_map(|rule| rule["name"].as_str()).collect()
 }
 
+/// A rule on another function than the others.
+const SAYS: &str = "probes: {say: {span: say}}\nwindows: {w: {every: 200ms}}\ntune:\n  - when: count(say) > 0\n    \
+    finding: said {count(say)}\n";
+
+/// Adds a rule that changes the variable of another.
+fn is_refused_beside(agent: &Agent, rival: &str) -> Outcome {
+    let (code, text) = agent.request("add", &[rival])?;
+    assert_eq!(code, 2, "{text}");
+    assert_has!(
+        text,
+        "the rules sets and rival both claim the variable knob; leave one of them out"
+    );
+    Ok(())
+}
+
+/// Adds a rule on a function of its own, and removes it; `before` is the number of links without it.
+fn comes_and_goes(agent: &Agent, knobs: &mut Knobs, says: &str, before: usize) -> Outcome {
+    let (code, text) = agent.request("add", &[says])?;
+    assert_eq!((code, text.trim()), (0, "says is added, advising now"));
+    assert!(links(agent)? > before, "its function was not probed");
+    wait_until("the finding of says", SOON, || {
+        knobs.values()?;
+        Ok(agent.lines.text().contains("finding  says"))
+    })?;
+
+    let (code, text) = agent.request("remove", &["says"])?;
+    assert_eq!(
+        (code, text.trim()),
+        (0, "says is removed; it had changed nothing")
+    );
+    assert_eq!(links(agent)?, before, "its probes are gone");
+    Ok(())
+}
+
+/// The recording has the times at which rules were added and removed, so a replay decides the same.
+fn decides_again(recording: &str, [counts, sets, says]: [&str; 3]) -> Outcome {
+    let text = Agent::succeed(&[
+        "replay", recording, "--rules", "none", counts, sets, says, "--apply",
+    ])?;
+    assert_eq!(text.matches("knob = 20 in 1 process").count(), 1, "{text}");
+    assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
+    Ok(())
+}
+
 #[test]
 fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no_other() -> Outcome {
     let _machine = require!(shared: Root, Cc);
@@ -93,11 +136,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
         .lines
         .wait_for_line("1 change written and read back", SOON)?;
     assert_eq!(knobs.knob()?, 20);
-    assert_eq!(
-        links(&agent)?,
-        before,
-        "a function that is probed already is shared"
-    );
+    assert_eq!(links(&agent)?, before, "the function is probed already");
     let report = agent.snapshot()?;
     assert_eq!(names(&report), ["counts", "sets"]);
     assert_eq!(report["changes"][0]["expect"], "20");
@@ -108,30 +147,9 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
         "{report}"
     );
 
-    // A rule that changes the same variable, and a rule on another function.
-    let (code, text) = agent.request("add", &[&rules.file("rival", SETS)?])?;
-    assert_eq!(code, 2, "{text}");
-    assert_has!(
-        text,
-        "the rules sets and rival both claim the variable knob; leave one of them out"
-    );
-    let says = "probes: {say: {span: say}}\nwindows: {w: {every: 200ms}}\ntune:\n  - when: count(say) > 0\n    \
-                finding: said {count(say)}\n";
-    let says = rules.file("says", says)?;
-    let (code, text) = agent.request("add", &[&says])?;
-    assert_eq!((code, text.trim()), (0, "says is added, advising now"));
-    assert!(links(&agent)? > before, "its function was not probed");
-    wait_until("the finding of says", SOON, || {
-        knobs.values()?;
-        Ok(agent.lines.text().contains("finding  says"))
-    })?;
-
-    let (code, text) = agent.request("remove", &["says"])?;
-    assert_eq!(
-        (code, text.trim()),
-        (0, "says is removed; it had changed nothing")
-    );
-    assert_eq!(links(&agent)?, before, "its probes are gone");
+    is_refused_beside(&agent, &rules.file("rival", SETS)?)?;
+    let says = rules.file("says", SAYS)?;
+    comes_and_goes(&agent, &mut knobs, &says, before)?;
     let (code, text) = agent.request("remove", &["sets"])?;
     assert_eq!((code, text.trim()), (0, "sets is removed; 1 change reverted"));
     wait_until("the value of before", SOON, || Ok(knobs.knob()? == 10))?;
@@ -150,13 +168,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
         Knobs::state_after(rounds),
         "the program computed the same"
     );
-
-    // The recording has the times at which rules were added and removed, so a replay decides the same.
-    let text = Agent::succeed(&[
-        "replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply",
-    ])?;
-    assert_eq!(text.matches("knob = 20 in 1 process").count(), 1, "{text}");
-    assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
+    decides_again(&recording, [&counts, &sets, &says])?;
     // The session log has them, too, with the requests.
     let listed = recorded.replay("sets")?;
     assert_has!(

@@ -2,6 +2,7 @@
 //! arguments, the exit code, and a part of the output.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,10 +14,10 @@ use tuneagent_e2e::knobs::{self, Knobs};
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, text_file, with_folder};
+use crate::expected::{SOON, text_file, with_folder, written};
 
 /// Starts a program that answers each input byte and then waits for the next.
-fn settings(folder: &std::path::Path, strip: bool) -> Outcome<Job> {
+fn settings(folder: &Path, strip: bool) -> Outcome<Job> {
     let program = folder.join(if strip { "bare" } else { "settings" });
     fs::copy(programs::c("settings")?, &program)?;
     if strip {
@@ -158,43 +159,22 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     let folder = tempfile::tempdir()?;
     let (_whole, _bare) = (settings(folder.path(), false)?, settings(folder.path(), true)?);
     let (pid, bare) = (pid_of("settings")?, pid_of("bare")?);
-    let rule = folder.path().join("pace.yaml");
-    fs::write(
-        &rule,
-        "rule: pace\nabout: b\nroles: {one: exe != \"\"}\nwindows: {w: {every: 500ms}}\n\
-         metrics: {busy: sum(cpu.time) / w.duration}\ntune:\n  - {finding: it is asleep, when: busy < 1%}\n",
-    )?;
-    let rule = rule.to_string_lossy().into_owned();
-    let text = folder.path().join("knob.c");
-    fs::write(&text, "int knob;\n")?;
-    let text = text.to_string_lossy().into_owned();
-    let written = |name: &str, text: &str| -> Outcome<String> {
-        let file = folder.path().join(name);
-        fs::write(&file, text)?;
-        Ok(file.to_string_lossy().into_owned())
-    };
-    let empty = written("empty.rec", "")?;
-    let json = written("report.json", "{}\n")?;
-    let tab = written("tab.yaml", "rule: x\n\tabout: b\n")?;
-    let units = written(
-        "units.yaml",
-        "rule: x\nabout: a\nroles: {r: rank >= 0}\nwindows: {w: {every: 1s}}\nmetrics: {m: sum(cpu.time) > 5}\n",
-    )?;
-    let counts = written(
-        "counts.yaml",
-        "rule: counts\nabout: a\nroles: {one: exe != \"\"}\nprobes: {m: {role: one, entry: main}}\n\
-         windows: {w: {every: 1s}}\nmetrics: {n: count(m)}\n",
-    )?;
+    let written = |name: &str, text: &str| written(folder.path(), name, text);
+    let rule = "rule: pace\nabout: b\nroles: {one: exe != \"\"}\nwindows: {w: {every: 500ms}}\n\
+        metrics: {busy: sum(cpu.time) / w.duration}\ntune:\n  - {finding: it is asleep, when: busy < 1%}\n";
+    let units = "rule: x\nabout: a\nroles: {r: rank >= 0}\nwindows: {w: {every: 1s}}\nmetrics: {m: sum(cpu.time) > 5}\n";
+    let counts = "rule: counts\nabout: a\nroles: {one: exe != \"\"}\nprobes: {m: {role: one, entry: main}}\n\
+        windows: {w: {every: 1s}}\nmetrics: {n: count(m)}\n";
     let files = [
-        ("PID", &pid),
-        ("BARE", &bare),
-        ("RULE", &rule),
-        ("TEXT", &text),
-        ("EMPTY", &empty),
-        ("JSON", &json),
-        ("TAB", &tab),
-        ("UNITS", &units),
-        ("COUNTS", &counts),
+        ("PID", pid.clone()),
+        ("BARE", bare),
+        ("RULE", written("pace.yaml", rule)?),
+        ("TEXT", written("knob.c", "int knob;\n")?),
+        ("EMPTY", written("empty.rec", "")?),
+        ("JSON", written("report.json", "{}\n")?),
+        ("TAB", written("tab.yaml", "rule: x\n\tabout: b\n")?),
+        ("UNITS", written("units.yaml", units)?),
+        ("COUNTS", written("counts.yaml", counts)?),
     ];
     let named = |word: &'static str| {
         let file = files.iter().find(|(name, _)| *name == word);
@@ -217,9 +197,12 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    is_said_to_be_stopped(&pid)
+}
 
-    // A stopped program makes no calls; the output must say that it is stopped.
-    let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
+/// A stopped program makes no calls; the output must say that it is stopped.
+fn is_said_to_be_stopped(pid: &str) -> Outcome {
+    let signal = |name: &str| Command::new("kill").args([name, pid]).status();
     assert!(signal("-STOP")?.success());
     // A process must be scheduled before it stops.
     wait_until(&format!("the stop of {pid}"), SOON, || {
@@ -227,7 +210,7 @@ fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcom
     })?;
     let (_, said) = Agent::run(&[
         "attach",
-        &pid,
+        pid,
         "--rules",
         "none",
         "--duration",
@@ -297,25 +280,26 @@ fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once
     Ok(())
 }
 
-#[test]
-fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_command() -> Outcome {
-    let _settings = only_settings();
-    let _machine = require!(shared: Root, Cc);
-    let folder = knobs::open_folder()?;
-    let job = settings(folder.path(), false)?;
-    let own = pid_of("settings")?;
-    let file = folder.path().join("tab.yaml");
-    fs::write(&file, "rule: x\n\tabout: b\n")?;
-    let program = folder.path().join("settings");
-    let mut others = Command::new("setpriv")
-        .args(["--reuid", "65534", "--clear-groups", "--pdeathsig", "KILL"])
-        .arg(&program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()?;
+/// Runs a line in a shell. Returns its output, with the exit codes of the line.
+fn typed(folder: &Path, line: &str, colours: bool) -> Outcome<String> {
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", &format!("{line}; echo \"codes ${{PIPESTATUS[*]}}\"")])
+        .env("T", binary()?)
+        .env("D", folder)
+        .env("TUNEAGENT_STATE_DIR", folder)
+        .stdin(Stdio::null());
+    if !colours {
+        shell.env("NO_COLOR", "1");
+    }
+    let output = shell.output()?;
+    Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+/// Input, exit codes, and a part of the output; escape sequences are colours.
+fn lines(own: &str, file: &Path) -> [(String, &'static str, String); 7] {
     let watch = "--plain --rules none --probe main --duration 300ms";
-    // Input, exit codes, and a part of the output; escape sequences are colours.
-    let rows = [
+    [
         (format!("$T attach settings {watch}"), "0", format!("(pid {own})")),
         // As with `attach`, a name is a running program. A file is given by its path, or by a name that no
         // program has.
@@ -351,28 +335,32 @@ fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_com
             "2",
             "has ended already (a zombie".to_owned(),
         ),
-    ];
-    let typed = |line: &str, colours: bool| -> Outcome<String> {
-        let mut shell = Command::new("bash");
-        shell
-            .args(["-c", &format!("{line}; echo \"codes ${{PIPESTATUS[*]}}\"")])
-            .env("T", binary()?)
-            .env("D", folder.path())
-            .env("TUNEAGENT_STATE_DIR", folder.path())
-            .stdin(Stdio::null());
-        if !colours {
-            shell.env("NO_COLOR", "1");
-        }
-        let output = shell.output()?;
-        Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
-    };
+    ]
+}
+
+#[test]
+fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_command() -> Outcome {
+    let _settings = only_settings();
+    let _machine = require!(shared: Root, Cc);
+    let folder = knobs::open_folder()?;
+    let job = settings(folder.path(), false)?;
+    let own = pid_of("settings")?;
+    let file = folder.path().join("tab.yaml");
+    fs::write(&file, "rule: x\n\tabout: b\n")?;
+    let program = folder.path().join("settings");
+    let mut others = Command::new("setpriv")
+        .args(["--reuid", "65534", "--clear-groups", "--pdeathsig", "KILL"])
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
     let mut wrong = Vec::new();
-    for (line, codes, part) in rows {
-        let said = typed(&line, true)?;
+    for (line, codes, part) in lines(own.as_str(), &file) {
+        let said = typed(folder.path(), &line, true)?;
         if !said.contains(&part) || !said.contains(&format!("codes {codes}\n")) {
             wrong.push(format!("{line}: not {codes} with '{part}' but\n{said}"));
         }
-        let said = typed(&line, false)?;
+        let said = typed(folder.path(), &line, false)?;
         if said.contains('\u{1b}') {
             wrong.push(format!("{line}: has colours in spite of NO_COLOR:\n{said}"));
         }

@@ -68,12 +68,16 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         "{slow:.4} s an iteration before, {fast:.4} s after\n{reported}"
     );
     assert_eq!(report["changes"][0]["guard"]["verdict"], "kept", "{reported}");
+    decides_again(&recording, &report["changes"][0])?;
+    is_shown_as_judged(&recording, &report["changes"][0])
+}
 
-    // A replay of the recording gives the same decision and draws a chart.
+/// A replay of the recording gives the same decision and draws a chart.
+fn decides_again(recording: &str, change: &Value) -> Outcome {
     let picture = tempfile::NamedTempFile::new()?;
     let (code, text) = Agent::run(&[
         "replay",
-        &recording,
+        recording,
         "--rules",
         "none",
         "optimal-workers",
@@ -83,7 +87,7 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     ])?;
     let decided = format!(
         "NOptWorkers = {} in 1 process",
-        report["changes"][0]["new"].as_str().unwrap_or_default()
+        change["new"].as_str().unwrap_or_default()
     );
     assert!(
         code == 0 && text.contains(&decided),
@@ -98,13 +102,16 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         "class=\"decision\"",
         "</svg>"
     );
+    Ok(())
+}
 
-    // Without --apply, a replay shows the decisions of the recorded session and their verdicts.
+/// Without --apply, a replay shows the decisions of the recorded session and their verdicts.
+fn is_shown_as_judged(recording: &str, change: &Value) -> Outcome {
     let file = tempfile::NamedTempFile::new()?;
     let name = file.path().to_string_lossy().into_owned();
     let words = ["--rules", "none", "optimal-workers", "--svg", &name];
-    let (code, text) = Agent::run(&[&["replay", &recording][..], &words].concat())?;
-    let text_of_end = report["changes"][0]["guard"]["text"].as_str().unwrap_or_default();
+    let (code, text) = Agent::run(&[&["replay", recording][..], &words].concat())?;
+    let text_of_end = change["guard"]["text"].as_str().unwrap_or_default();
     let verdict = text_of_end
         .strip_suffix(" until the session ended")
         .unwrap_or_default();

@@ -13,7 +13,7 @@ use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, counts, with_folder};
+use crate::expected::{SOON, counts, text, with_folder};
 
 /// A finding of all ranks, whatever they do.
 const ALL_RANKS: &str = "\
@@ -100,10 +100,6 @@ impl Watched {
         }
         Ok(())
     }
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 fn rank_of(process: &Value) -> u64 {

@@ -19,50 +19,8 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     job.events("ready", 1, SOON)?;
     let pid = job.pid().to_string();
     let run = |words: &[&str]| Agent::run_in(state.path(), words);
-
-    let (code, text) = run(&["call", &pid, "step_inner(3)"])?;
-    assert_eq!(code, 0, "{text}");
-    assert_has!(
-        text,
-        "call step_inner(3) = 3 (one thread was stopped for ",
-        "it cannot be reverted",
-        "--inverse 'CALL'"
-    );
-    for (call, wanted) in [
-        ("step_inner(\"a\")", "`step_inner`: argument 0 is i32, not a text"),
-        (
-            "step_inner(1, 2, 3)",
-            "`step_inner`: it takes 1 argument, 3 are given",
-        ),
-    ] {
-        let (code, text) = run(&["call", &pid, call])?;
-        assert_eq!(code, 1, "{text}");
-        assert!(text.contains(wanted), "{text}");
-    }
-    let (code, text) = run(&["call", &pid, "step_inner(3, 4"])?;
-    assert_eq!(code, 2, "{text}");
-    assert_has!(text, "`step_inner(3, 4` is not a call: it does not end with `)`");
-    let (code, text) = run(&["call", &pid, "step_inner()"])?;
-    assert_eq!(code, 1, "{text}");
-    assert_has!(text, "`step_inner`: it takes 1 argument, 0 are given");
-
-    let (code, text) = run(&["patch", &pid, "remove", "step_inner", "--in", "step_outer"])?;
-    assert_eq!(code, 0, "{text}");
-    assert_has!(
-        text,
-        "remove calls of step_inner in step_outer (all threads were stopped for "
-    );
-    let (code, text) = run(&["patch", &pid, "argument", "may_jump(0)", "original * 0 + 1"])?;
-    assert_eq!(code, 0, "{text}");
-    let (code, text) = run(&["patch", &pid, "replace", "may_jump", "step_inner"])?;
-    assert_eq!(code, 1, "{text}");
-    assert_has!(text, "change 3 is in force in the same code: revert that first");
-    let (code, text) = run(&["patch", &pid, "affinity", "0"])?;
-    assert_eq!(code, 0, "{text}");
-
-    let (code, text) = run(&["journal", &pid])?;
-    assert_eq!((code, text.matches("in force").count()), (0, 3), "{text}");
-    assert!(text.contains("call step_inner(3)  returned 3"), "{text}");
+    calls(&run, &pid)?;
+    patches(&run, &pid)?;
 
     job.open("go")?;
     let own_count = job.events("tally", 1, SOON)?.remove(0);
@@ -77,21 +35,78 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
         (&10.into(), &0.into()),
         "{own_count}"
     );
+    reverts(&run, &pid)?;
+    job.end(SOON)
+}
 
-    let (code, text) = run(&["undo", &pid])?;
-    assert_eq!((code, text.matches(" reverted: ").count()), (0, 3), "{text}");
-    let (code, text) = run(&["undo", &pid])?;
-    assert_eq!((code, text.trim()), (0, "nothing to revert"));
-    let (code, text) = run(&["call", &pid, "step_outer(0)"])?;
+/// Runs a command. Returns its exit code and its output.
+type Run<'a> = &'a dyn Fn(&[&str]) -> Outcome<(i32, String)>;
+
+fn calls(run: Run<'_>, pid: &str) -> Outcome {
+    let (code, text) = run(&["call", pid, "step_inner(3)"])?;
     assert_eq!(code, 0, "{text}");
-    let (_, text) = run(&["get", &pid, "inner_calls"])?;
+    assert_has!(
+        text,
+        "call step_inner(3) = 3 (one thread was stopped for ",
+        "it cannot be reverted",
+        "--inverse 'CALL'"
+    );
+    for (call, wanted) in [
+        ("step_inner(\"a\")", "`step_inner`: argument 0 is i32, not a text"),
+        (
+            "step_inner(1, 2, 3)",
+            "`step_inner`: it takes 1 argument, 3 are given",
+        ),
+    ] {
+        let (code, text) = run(&["call", pid, call])?;
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains(wanted), "{text}");
+    }
+    let (code, text) = run(&["call", pid, "step_inner(3, 4"])?;
+    assert_eq!(code, 2, "{text}");
+    assert_has!(text, "`step_inner(3, 4` is not a call: it does not end with `)`");
+    let (code, text) = run(&["call", pid, "step_inner()"])?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(text, "`step_inner`: it takes 1 argument, 0 are given");
+    Ok(())
+}
+
+fn patches(run: Run<'_>, pid: &str) -> Outcome {
+    let (code, text) = run(&["patch", pid, "remove", "step_inner", "--in", "step_outer"])?;
+    assert_eq!(code, 0, "{text}");
+    assert_has!(
+        text,
+        "remove calls of step_inner in step_outer (all threads were stopped for "
+    );
+    let (code, text) = run(&["patch", pid, "argument", "may_jump(0)", "original * 0 + 1"])?;
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = run(&["patch", pid, "replace", "may_jump", "step_inner"])?;
+    assert_eq!(code, 1, "{text}");
+    assert_has!(text, "change 3 is in force in the same code: revert that first");
+    let (code, text) = run(&["patch", pid, "affinity", "0"])?;
+    assert_eq!(code, 0, "{text}");
+
+    let (code, text) = run(&["journal", pid])?;
+    assert_eq!((code, text.matches("in force").count()), (0, 3), "{text}");
+    assert!(text.contains("call step_inner(3)  returned 3"), "{text}");
+    Ok(())
+}
+
+fn reverts(run: Run<'_>, pid: &str) -> Outcome {
+    let (code, text) = run(&["undo", pid])?;
+    assert_eq!((code, text.matches(" reverted: ").count()), (0, 3), "{text}");
+    let (code, text) = run(&["undo", pid])?;
+    assert_eq!((code, text.trim()), (0, "nothing to revert"));
+    let (code, text) = run(&["call", pid, "step_outer(0)"])?;
+    assert_eq!(code, 0, "{text}");
+    let (_, text) = run(&["get", pid, "inner_calls"])?;
     assert!(
         text.contains("inner_calls = 8 (i64)"),
         "1 + 3 more by a whole function: {text}"
     );
     let (code, text) = run(&[
         "call",
-        &pid,
+        pid,
         "usleep(3000000)",
         "--wait",
         "100ms",
@@ -100,7 +115,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     ])?;
     assert_eq!(code, 0, "{text}");
     assert_has!(text, "call usleep(3000000) has not returned yet and continues");
-    job.end(SOON)
+    Ok(())
 }
 
 /// Starts a program with a seccomp filter.

@@ -48,6 +48,25 @@ fn session_list(screen: &Screen) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The keys of the rules switch a rule to advising, back, and off.
+fn switches_the_rule(screen: &Screen) -> Outcome {
+    screen.press("5")?;
+    screen.wait_for("the rule", |text| {
+        text.contains("optimal-workers") && text.contains("applying")
+    })?;
+    screen.press("a")?;
+    screen.see("optimal-workers is advising")?;
+    let list = session_list(screen)?;
+    assert!(list.contains("advising") && !list.contains("applying"), "{list}");
+    screen.press("p")?;
+    screen.see("optimal-workers is applying")?;
+    screen.press("o")?;
+    screen.see("optimal-workers is off")?;
+    screen.press("7")?;
+    screen.see("optimal-workers switched from applying to off")?;
+    Ok(())
+}
+
 #[test]
 fn the_live_view_shows_a_run_reads_keys_and_leaves_the_terminal_as_it_was() -> Outcome {
     let _machine = require!(shared: Root, Mpich, Tmux);
@@ -83,21 +102,7 @@ fn the_live_view_shows_a_run_reads_keys_and_leaves_the_terminal_as_it_was() -> O
     screen.wait_for("the functions", |text| {
         text.contains("all calls") && text.contains("MPI_Send")
     })?;
-
-    screen.press("5")?;
-    screen.wait_for("the rule", |text| {
-        text.contains("optimal-workers") && text.contains("applying")
-    })?;
-    screen.press("a")?;
-    screen.see("optimal-workers is advising")?;
-    let list = session_list(&screen)?;
-    assert!(list.contains("advising") && !list.contains("applying"), "{list}");
-    screen.press("p")?;
-    screen.see("optimal-workers is applying")?;
-    screen.press("o")?;
-    screen.see("optimal-workers is off")?;
-    screen.press("7")?;
-    screen.see("optimal-workers switched from applying to off")?;
+    switches_the_rule(&screen)?;
 
     screen.press("2")?;
     screen.resize(120, 40)?;

@@ -1,13 +1,11 @@
 //! Jobs of a real Slurm, on nodes that each see a part of the job.
 
-use std::fs;
-
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::slurm::Slurm;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, with_folder, written};
 use crate::promises::SET_BLOCK;
 
 /// Process number of rank 0, on its node.
@@ -55,9 +53,8 @@ fn a_job_of_slurm_is_found_by_its_number_and_changed_together_only_where_all_of_
     let node = slurm.node(0)?;
     let program = programs::mpi("blocks", Mpi::OpenMpi)?;
     let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("set-block.yaml");
-    fs::write(&rule, SET_BLOCK.replace("WHEN", "together: iteration"))?;
-    let rule = rule.to_string_lossy().into_owned();
+    let text = SET_BLOCK.replace("WHEN", "together: iteration");
+    let rule = written(folder.path(), "set-block.yaml", &text)?;
     let flags = ["--rules", "none", &rule, "--apply", "--keep"];
     // The launcher sets the rank but not the size, which comes from the step's environment or, without it,
     // from MPI_COMM_WORLD.

@@ -3,11 +3,10 @@
 //! Text search, as in `tidy`. It checks that the named tests exist, not that they cover the requirement.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
 use tuneagent_e2e::Outcome;
-use tuneagent_e2e::problem::Context;
+
+use crate::tidy::read;
 
 /// The works, and the number of requirements of each.
 const WORKS: [(&str, usize); 5] = [("S0", 76), ("S1", 64), ("S2", 94), ("S3", 40), ("S4", 32)];
@@ -57,13 +56,6 @@ impl Status {
             Status::Superseded => "superseded",
         }
     }
-}
-
-fn read(path: &str) -> Outcome<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."));
-    fs::read_to_string(root.join(path)).context(path)
 }
 
 fn page() -> Outcome<String> {

@@ -1,17 +1,15 @@
 //! Pending changes whose sync point is not reached: a withdrawn order is never executed; a rank that ends
 //! does not block the others; a failed revert is retried when the program continues.
 
-use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
 use tuneagent_e2e::wait::wait_for;
 use tuneagent_e2e::{Outcome, require};
 
-use crate::expected::SOON;
+use crate::expected::{SOON, text_file};
 
 /// Sets `knob` at the entry of `say`, which the program calls only on request.
 const ON_REQUEST: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 100ms}}\n\
@@ -31,14 +29,6 @@ const JUDGED: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\np
 
 /// Shorter than the time limit of a sync point, so that an outcome within it has another cause.
 const AT_ONCE: Duration = Duration::from_secs(30);
-
-fn rule(text: &str) -> Outcome<(TempDir, String)> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("waits.yaml");
-    fs::write(&file, text)?;
-    let file = file.to_string_lossy().into_owned();
-    Ok((folder, file))
-}
 
 /// Waits for the outcome of the first change.
 fn first_outcome(agent: &Agent) -> Outcome<String> {
@@ -61,7 +51,7 @@ fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_i
         ("for: 1", "remove", &["waits"][..]),
         ("stale: 2", "", &[][..]),
     ] {
-        let (_folder, rule) = rule(&ON_REQUEST.replace("MORE", more))?;
+        let (_folder, rule) = text_file("waits.yaml", &ON_REQUEST.replace("MORE", more))?;
         let mut knobs = Knobs::start()?;
         let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule, "--apply"])?;
         agent.lines.wait_for_line("finding  waits", SOON)?;
@@ -87,7 +77,7 @@ fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_i
 #[test]
 fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_change() -> Outcome {
     let _machine = require!(shared: Root, Cc);
-    let (_folder, rule) = rule(OF_BOTH)?;
+    let (_folder, rule) = text_file("waits.yaml", OF_BOTH)?;
     let (mut stays, ends) = (Knobs::start()?, Knobs::start()?);
     // A stopped process does not reach the place.
     signal(&ends, Signal::STOP)?;
@@ -114,7 +104,7 @@ fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_chan
 #[test]
 fn changes_of_a_stopped_program_are_reverted_when_it_continues() -> Outcome {
     let _machine = require!(shared: Root, Cc);
-    let (_folder, rule) = rule(JUDGED)?;
+    let (_folder, rule) = text_file("waits.yaml", JUDGED)?;
     let mut knobs = Knobs::start()?;
     let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule, "--apply"])?;
     agent

@@ -4,8 +4,10 @@
 //! unsafe code are checked.
 
 mod unsafe_code;
+mod writes;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::Chars;
@@ -34,28 +36,25 @@ pub(crate) fn root() -> &'static Path {
         .unwrap_or(Path::new("."))
 }
 
+/// Text of a file of the checkout.
+pub(crate) fn read(name: &str) -> Outcome<String> {
+    fs::read_to_string(root().join(name)).context(name)
+}
+
 /// All Rust sources in these folders, sorted, without unit tests.
 pub(crate) fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
-    let mut files = Vec::new();
-    folders
-        .iter()
-        .try_for_each(|folder| collect(&root().join(folder), &mut files))?;
-    files.sort();
     let mut sources = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file).context(file.display())?;
-        let name = file
-            .strip_prefix(root())
-            .unwrap_or(&file)
-            .to_string_lossy()
-            .into_owned();
-        let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
-        if !is_test {
+    for (name, text) in texts(folders, &["rs"])? {
+        if !is_test(&name) {
             let product = without_tests(&text).to_owned();
             sources.push(Source { name, product });
         }
     }
     Ok(sources)
+}
+
+fn is_test(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
 /// Text up to the unit tests at its end; the complete text if they are in another file.
@@ -69,19 +68,24 @@ fn without_tests(text: &str) -> &str {
     end.map_or(text, |(at, _)| &text[..at])
 }
 
-fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Outcome {
-    if folder.file_name().is_some_and(|name| name == "target") || !folder.exists() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(folder).context(folder.display())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, into)?;
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            into.push(path);
+/// All files in these folders with one of these endings: path relative to the checkout, and text. Sorted.
+pub(crate) fn texts(folders: &[&str], endings: &[&str]) -> Outcome<Vec<(String, String)>> {
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    let mut texts = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).context(folder.display())? {
+            let path = entry?.path();
+            let ending = path.extension().and_then(OsStr::to_str);
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if ending.is_some_and(|ending| endings.contains(&ending)) {
+                let name = path.strip_prefix(root()).unwrap_or(&path).to_string_lossy();
+                texts.push((name.to_string(), read(&name)?));
+            }
         }
     }
-    Ok(())
+    texts.sort();
+    Ok(texts)
 }
 
 /// Lines of code with their numbers; comments may contain any word.
@@ -204,48 +208,51 @@ pub(crate) const AGENT: [&str; 7] = [
     "agent/session/src",
 ];
 
-const OTHERS: [&str; 7] = [
+/// Source folders of the product besides the agent's crates.
+const OTHERS: [&str; 6] = [
     "ebpf/src",
     "ebpf/abi/src",
     "rules/plan/src",
     "rules/recording/src",
     "rules/src",
     "tuner/src",
-    "xtask/src",
 ];
+
+/// All folders with Rust sources.
+const FOLDERS: [&str; 6] = ["agent", "ebpf", "rules", "tests", "tuner", "xtask"];
 
 /// Source folders of the agent's crates, and these.
 pub(crate) fn agent_and(others: &[&'static str]) -> Vec<&'static str> {
     [&AGENT, others].concat()
 }
 
+/// All sources of the product, and those in these folders.
+pub(crate) fn product_and(others: &[&str]) -> Outcome<Vec<Source>> {
+    sources(&[&AGENT[..], &OTHERS, others].concat())
+}
+
 #[test]
 fn no_file_and_no_function_is_too_long_to_read() -> Outcome {
     let mut found = Vec::new();
-    let mut files = Vec::new();
-    for folder in ["agent", "ebpf", "rules", "tests", "tuner", "xtask"] {
-        collect(&root().join(folder), &mut files)?;
-    }
-    assert!(files.contains(&root().join(file!())), "the search misses tests");
-    for file in files {
-        let text = fs::read_to_string(&file).context(file.display())?;
+    let texts = texts(&FOLDERS, &["rs"])?;
+    assert!(
+        texts.iter().any(|(name, _)| name == file!()),
+        "the search misses tests"
+    );
+    for (name, text) in texts {
         let lines = without_tests(&text).lines().count();
         if lines > FILE_LINES_MAX {
-            found.push(format!("{}: {lines} lines", file.display()));
+            found.push(format!("{name}: {lines} lines"));
         }
-    }
-    for source in sources(&agent_and(&OTHERS))? {
-        for (name, lines) in functions(&source.product) {
+        for (function, lines) in functions(&text) {
             if lines > FUNCTION_LINES_MAX {
-                found.push(format!("{}: fn {name} has {lines} lines", source.name));
+                found.push(format!("{name}: fn {function} has {lines} lines"));
             }
         }
     }
     assert_none(
         &found,
-        &format!(
-            "more than {FILE_LINES_MAX} lines in a file, or {FUNCTION_LINES_MAX} in a function of the product"
-        ),
+        &format!("more than {FILE_LINES_MAX} lines in a file, or {FUNCTION_LINES_MAX} in a function"),
     );
     Ok(())
 }
@@ -267,18 +274,11 @@ const SLEEPS: [(&str, &str); 3] = [
 
 #[test]
 fn tests_do_not_sleep_to_synchronise() -> Outcome {
-    let mut files = Vec::new();
-    for folder in ["agent", "rules", "tuner", "ebpf"] {
-        collect(&root().join(folder), &mut files)?;
-    }
     let mut sleeping = BTreeSet::new();
-    for file in files {
-        let text = fs::read_to_string(&file).context(file.display())?;
-        let name = file.strip_prefix(root()).unwrap_or(&file).to_string_lossy();
-        let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
-        let product = if is_test { "" } else { without_tests(&text) };
+    for (name, text) in texts(&["agent", "rules", "tuner", "ebpf"], &["rs"])? {
+        let product = if is_test(&name) { "" } else { without_tests(&text) };
         let sleeps = code(&text[product.len()..]).filter(|(_, line)| line.contains("thread::sleep"));
-        sleeping.extend((1..=sleeps.count()).map(|number| (name.clone().into_owned(), number)));
+        sleeping.extend((1..=sleeps.count()).map(|number| (name.clone(), number)));
     }
     let allowed = SLEEPS.map(|(file, _)| (file.to_owned(), 1));
     assert_eq!(sleeping, BTreeSet::from(allowed), "use wait::wait_until");
@@ -374,17 +374,10 @@ fn nothing_is_left_for_later_in_the_code() -> Outcome {
         concat!("FIX", "ME"),
     ];
     let mut found = Vec::new();
-    for folder in agent_and(&OTHERS).into_iter().chain(["tests"]) {
-        let mut files = Vec::new();
-        collect(&root().join(folder), &mut files)?;
-        for file in files {
-            let text = fs::read_to_string(&file).context(file.display())?;
-            let marked = text
-                .lines()
-                .enumerate()
-                .filter(|(_, line)| marks.iter().any(|mark| line.contains(mark)));
-            found.extend(marked.map(|(index, line)| format!("{}:{}: {line}", file.display(), index + 1)));
-        }
+    for (name, text) in texts(&FOLDERS, &["rs"])? {
+        let lines = text.lines().enumerate();
+        let marked = lines.filter(|(_, line)| marks.iter().any(|mark| line.contains(mark)));
+        found.extend(marked.map(|(index, line)| format!("{name}:{}: {line}", index + 1)));
     }
     assert_none(&found, "do it, or write down in an issue why not");
     Ok(())
@@ -500,7 +493,7 @@ fn everything_is_printed_by_one_module() -> Outcome {
 
 #[test]
 fn every_dependency_has_its_reason_beside_it() -> Outcome {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;
+    let manifest = read("Cargo.toml")?;
     let section = manifest
         .split("[workspace.dependencies]")
         .nth(1)

@@ -7,8 +7,8 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::{Outcome, each, require};
 
-use crate::expected::{SOON, start_count};
-use crate::exports::{calls, read, text};
+use crate::expected::{SOON, start_count, text};
+use crate::exports::{calls, read};
 
 /// Polling functions, which are not sent through the ring.
 const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];

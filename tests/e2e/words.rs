@@ -3,14 +3,10 @@
 
 mod names;
 
-use std::fs;
-use std::path::Path;
-
 use tuneagent_e2e::Outcome;
-use tuneagent_e2e::problem::Context;
 
 use crate::arrows::{members, metadata};
-use crate::tidy::{agent_and, assert_none, root, sources};
+use crate::tidy::{agent_and, assert_none, product_and, read, sources, texts};
 
 /// Words that a reader must decode, with replacements.
 const BANNED: [(&str, &str); 38] = [
@@ -69,20 +65,6 @@ fn banned(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Collects the files in a folder with these endings.
-fn files(folder: &Path, endings: &[&str], into: &mut Vec<std::path::PathBuf>) -> Outcome {
-    for entry in fs::read_dir(folder).context(folder.display())? {
-        let path = entry?.path();
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        if path.is_dir() {
-            files(&path, endings, into)?;
-        } else if ending.is_some_and(|ending| endings.contains(&ending)) {
-            into.push(path);
-        }
-    }
-    Ok(())
-}
-
 #[test]
 fn pages_rules_and_dashboards_have_no_banned_word() -> Outcome {
     let pages = [
@@ -95,19 +77,16 @@ fn pages_rules_and_dashboards_have_no_banned_word() -> Outcome {
         "clippy.toml",
         "deny.toml",
     ];
-    let mut all: Vec<_> = pages.iter().map(|page| root().join(page)).collect();
     let metadata = metadata()?;
     let manifests = members(&metadata).filter_map(|package| package["manifest_path"].as_str());
-    all.extend(manifests.map(Into::into));
-    for folder in ["docs", "rules/library", "dashboards"] {
-        files(&root().join(folder), &["md", "yaml", "yml", "json"], &mut all)?;
+    let endings = ["md", "yaml", "yml", "json", "h"];
+    let mut all = texts(&["docs", "rules/library", "dashboards", "include"], &endings)?;
+    for name in pages.into_iter().chain(manifests) {
+        all.push((name.to_owned(), read(name)?));
     }
-    files(&root().join("include"), &["h"], &mut all)?;
     let mut found = Vec::new();
-    for path in all {
-        let text = fs::read_to_string(&path).context(path.display())?;
-        let name = path.strip_prefix(root()).unwrap_or(&path);
-        found.extend(banned(&name.display().to_string(), &text));
+    for (name, text) in all {
+        found.extend(banned(&name, &text));
     }
     assert_none(&found, "texts for users have words that must be decoded");
     Ok(())
@@ -179,7 +158,7 @@ fn words_of(text: &str, has_literals: bool, is_read: impl Fn(&str) -> bool) -> S
 #[test]
 fn comments_have_no_banned_word() -> Outcome {
     let mut found = Vec::new();
-    for source in names::product()? {
+    for source in product_and(&[])? {
         found.extend(banned(&source.name, &comments(&source.product)));
     }
     found.retain(|line| !line.contains(": whole;"));

@@ -8,7 +8,8 @@
 //! machines of this one, `lammps` and `gromacs` start the real programs, `crowd` runs several
 //! programs on the same cores, `repairs` has the cases of the run-time rules, `prometheus` a Prometheus
 //! server, `screen` a terminal, `browser` Chromium, `firefox` Firefox, `slurm` a Slurm with several nodes, `sight` the time
-//! until first numbers are shown, `usage` the resources of a process, `wait` waits for a state with a bound.
+//! until first numbers are shown, `usage` the resources of a process, `wait` waits for a state with a bound, `json` and `random` have what most tests read
+//! and draw.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Processes started
 //! here end when their value is dropped and when the test process ends, even if it is killed.
@@ -24,6 +25,7 @@ pub mod firefox;
 pub mod gromacs;
 pub mod group;
 pub mod job;
+pub mod json;
 pub mod knobs;
 pub mod lammps;
 pub mod line_program;
@@ -32,6 +34,7 @@ pub mod needs;
 pub mod problem;
 pub mod programs;
 pub mod prometheus;
+pub mod random;
 pub mod repairs;
 pub mod resized;
 pub mod screen;
@@ -44,16 +47,6 @@ pub mod usage;
 pub mod wait;
 pub mod wheels;
 
+pub use json::each;
 pub use problem::{Outcome, Problem};
-
-/// The number after this one in the generator of Knuth's MMIX, which test programs use, too.
-pub fn mmix(number: u64) -> u64 {
-    number
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407)
-}
-
-/// Elements of a JSON array; empty if the value is not an array.
-pub fn each(value: &serde_json::Value) -> std::slice::Iter<'_, serde_json::Value> {
-    value.as_array().map_or(&[][..], Vec::as_slice).iter()
-}
+pub use random::{Draw, mmix};

@@ -96,6 +96,12 @@ impl Lines {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for a line or an end, at most for this time.
+    fn changed<'a>(&self, state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
+        let waited = self.shared.changed.wait_timeout(state, left);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// All lines so far.
     pub fn all(&self) -> Vec<Line> {
         self.locked().lines.clone()
@@ -138,12 +144,7 @@ impl Lines {
                     self.text()
                 )));
             }
-            state = self
-                .shared
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = self.changed(state, left);
         }
     }
 
@@ -182,12 +183,7 @@ impl Lines {
             if left.is_zero() {
                 return Err(Problem::new(format!("its output did not end within {within:?}")));
             }
-            state = self
-                .shared
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = self.changed(state, left);
         }
         Ok(())
     }

@@ -116,15 +116,24 @@ pub fn lacks(test: &str, needs: &[Need]) -> Outcome<bool> {
     // An idle core is not something that could have been installed.
     let is_of_the_moment = lacking.iter().all(|need| matches!(need, Need::IdleCore));
     let lacking = lacking.into_iter().map(said).collect::<Vec<_>>().join(", ");
-    if !is_of_the_moment && env::var("TUNEAGENT_REQUIRE_ALL").as_deref() == Ok("1") {
-        return Err(Problem::new(format!(
-            "every test must run here, and this one needs {lacking}"
-        )));
+    report(test, &format!("needs {lacking}"), is_of_the_moment)?;
+    Ok(true)
+}
+
+/// Prints that the rest of this test is skipped, for a reason that is found on the way. Panics if skipping is not
+/// allowed.
+pub fn skip(reason: &str) {
+    report("a test", reason, false).unwrap_or_else(|problem| panic!("{problem}"));
+}
+
+fn report(test: &str, reason: &str, is_allowed: bool) -> Outcome {
+    if !is_allowed && env::var("TUNEAGENT_REQUIRE_ALL").as_deref() == Ok("1") {
+        return Err(Problem::new(format!("every test must run here: {reason}")));
     }
     // Not eprintln: the test runner captures it, and an invisible skip looks like a pass.
     let name = std::thread::current().name().unwrap_or(test).to_owned();
-    writeln!(std::io::stderr(), "skipped: {name} needs {lacking}")?;
-    Ok(true)
+    writeln!(std::io::stderr(), "skipped: {name}: {reason}")?;
+    Ok(())
 }
 
 /// Waits for a second in which all cores but one were idle.

@@ -180,6 +180,11 @@ pub fn mpi_of_wheel(name: &str, launcher: &Path) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), &compiler.to_string_lossy(), &[])
 }
 
+/// A program of another crate's tests. Its source is named from the checkout.
+pub fn elsewhere(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
+    compiled(&format!("../../{source}"), compiler, more)
+}
+
 fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     built(&[source], compiler, more)
 }
@@ -227,7 +232,7 @@ fn headers(folder: &Path) -> Outcome<Vec<PathBuf>> {
 
 /// Compiles into a temporary file and renames it: tests compile at the same time, and an incomplete program
 /// must not be run.
-fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -> Outcome {
+pub fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -> Outcome {
     let folder = program.parent().unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new().prefix("draft").tempdir_in(folder)?;
     let output = draft.path().join("program");

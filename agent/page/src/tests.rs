@@ -73,8 +73,7 @@ fn bucket(second: u64, computing: f64) -> TimeBucket {
     }
 }
 
-/// A session of 20 s in which a change after 10 s reduced the time of one iteration to a tenth.
-fn session() -> Snapshot {
+fn sequence() -> SequenceView {
     let part = |until, count, mean_ms| PaceView {
         until: Duration::from_secs(until),
         count,
@@ -82,6 +81,34 @@ fn session() -> Snapshot {
         least_ns: mean_ms * 0.9e6,
         most_ns: mean_ms * 2e6,
     };
+    SequenceView {
+        iteration: Some(IterationView {
+            calls: 4.0,
+            count: 1100,
+            mean_ns: 18.2e6,
+            parts: vec![part(10, 100, 100.0), part(20, 1000, 10.0)],
+            ..IterationView::default()
+        }),
+        efficiencies: Some(EfficienciesView {
+            of: Efficiencies {
+                parallel: 0.4,
+                load_balance: 0.8,
+                within_nodes: 0.8,
+                between_nodes: 1.0,
+                communication: 0.5,
+            },
+            between_nodes: Some(1.0),
+            ranks: 2,
+            nodes: 1,
+            over_iterations: true,
+            ..EfficienciesView::default()
+        }),
+        ..SequenceView::default()
+    }
+}
+
+/// A session of 20 s in which a change after 10 s reduced the time of one iteration to a tenth.
+fn session() -> Snapshot {
     let guard = GuardView {
         before: Some(10.0),
         after: Some(100.0),
@@ -110,30 +137,7 @@ fn session() -> Snapshot {
                 .map(|second| bucket(second, if second < 10 { 0.1 } else { 0.9 }))
                 .collect(),
         },
-        sequence: SequenceView {
-            iteration: Some(IterationView {
-                calls: 4.0,
-                count: 1100,
-                mean_ns: 18.2e6,
-                parts: vec![part(10, 100, 100.0), part(20, 1000, 10.0)],
-                ..IterationView::default()
-            }),
-            efficiencies: Some(EfficienciesView {
-                of: Efficiencies {
-                    parallel: 0.4,
-                    load_balance: 0.8,
-                    within_nodes: 0.8,
-                    between_nodes: 1.0,
-                    communication: 0.5,
-                },
-                between_nodes: Some(1.0),
-                ranks: 2,
-                nodes: 1,
-                over_iterations: true,
-                ..EfficienciesView::default()
-            }),
-            ..SequenceView::default()
-        },
+        sequence: sequence(),
         findings: vec![FindingView {
             rule: "busy".into(),
             at: Duration::from_secs(5),

@@ -351,11 +351,8 @@ mod tests {
 
     /// A reproducible random number from 0 to 1.
     fn random(seed: u64, number: u64) -> f64 {
-        let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD1B5_4A32_D192_ED03);
-        x ^= x >> 31;
-        x = x.wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^= x >> 29;
-        (x >> 11) as f64 / (1_u64 << 53) as f64
+        let mixed = rules::pseudo_random::mixed;
+        (mixed(mixed(seed) ^ number) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Of fifty programs of 6 000 steps with a drifting pace and phases, how many times the interval holds the truth.

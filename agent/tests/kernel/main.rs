@@ -9,4 +9,6 @@ mod messages;
 mod processes;
 #[path = "../running/mod.rs"]
 mod running;
+#[path = "../running/send.rs"]
+mod send;
 mod target;

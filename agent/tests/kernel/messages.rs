@@ -1,30 +1,15 @@
 //! Messages: partners and bytes, and partners for which the table has no room.
 
-use abi::{MessageSpec, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
-use job::Implementation;
+use abi::{ProbeSpec, Sizes, SpecFlags, World};
 use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
-use profile::mpi;
 
 use tuneagent_e2e::require_or_return;
 
+use crate::send::send;
 use crate::target::Target;
 
 /// Number of ranks to which the program sends one message each.
 const PARTNERS: u64 = 70_000;
-
-/// A rule for a function with the arguments of MPI_Send.
-fn send() -> MessageSpec {
-    let library = Implementation {
-        name: "MPICH",
-        version: None,
-        layout: SizeLayout::InHandle,
-        size_offset: 0,
-    };
-    MessageSpec {
-        row: 0,
-        ..job::mpi_spec(mpi::find("MPI_Send").unwrap(), &library)
-    }
-}
 
 #[test]
 fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted() {

@@ -20,13 +20,13 @@ use probe::kernel::{
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::Value;
 use tuneagent_e2e::{
-    Outcome,
+    Draw, Outcome,
     agent::Agent,
     each, family,
     job::Mpi,
     knobs::{ANA, BEN, Knobs, User, follow},
     lines::finish,
-    mmix, programs, require,
+    programs, require,
     wait::{SOON, wait_until},
 };
 
@@ -385,11 +385,8 @@ fn a_thousand_hostile_messages_are_refused_and_the_next_session_works() -> Outco
         let LinkRequest { at, sites, .. } = request(&programs, "own", bens.pid());
         let attach = ServiceRequest::Attach { at, sites }.encode();
         let silent = connection(&node);
-        let mut state = 1;
-        let mut random = |below: u64| {
-            state = mmix(state);
-            (state >> 33) % below
-        };
+        let mut draw = Draw(1);
+        let mut random = |bound: u32| draw.below(bound);
         let pidfd = |pid: u32| {
             let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
             rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap()
@@ -405,7 +402,7 @@ fn a_thousand_hostile_messages_are_refused_and_the_next_session_works() -> Outco
                 u32::from(begins && matches!(reply(&stream, &load, &[]), Some(ServiceReply::Done { .. })));
             for _ in 0..20 {
                 let mut message = [&hello, &load, &attach][random(3) as usize].clone();
-                let place = random(message.len() as u64) as usize;
+                let place = random(message.len() as u32) as usize;
                 match random(4) {
                     0 => message[place] ^= 1 << random(8),
                     1 => message.truncate(place),

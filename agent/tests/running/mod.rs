@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tuneagent_e2e::line_program::LineProgram;
+use tuneagent_e2e::{line_program::LineProgram, programs};
 
 pub(crate) struct Running {
     program: LineProgram,
@@ -21,7 +21,7 @@ impl Running {
     pub(crate) fn built(directory: &Path, text: &str, flags: &[&str]) -> Running {
         let (source, path) = (directory.join("target.c"), directory.join("target"));
         std::fs::write(&source, text).unwrap();
-        compile("cc", flags, &path, &source);
+        programs::compile("cc", flags, &[source], &path).unwrap();
         Running::start(&path, &[])
     }
 
@@ -94,36 +94,21 @@ pub(crate) fn session(folder: &Path, pid: u32, flags: &[&str], during: impl FnOn
     serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap()
 }
 
-/// Compiles a program of `tests/programs`.
-pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
-    let flags = ["-g", "-pthread", "-fno-optimize-sibling-calls"];
-    compiled(directory, name, name, "cc", &flags)
+/// A program of `tests/programs`, which is compiled once.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let flags = ["-pthread", "-fno-optimize-sibling-calls"];
+    compiled(name, name, "cc", &flags)
 }
 
-/// Compiles a program for `openmpi` or `mpich`.
-pub(crate) fn program_of_mpi(directory: &Path, name: &str, mpi: &str) -> PathBuf {
-    compiled(
-        directory,
-        name,
-        &format!("{name}.{mpi}"),
-        &format!("mpicc.{mpi}"),
-        &[],
-    )
+/// As `built`, for `openmpi` or `mpich`.
+pub(crate) fn program_of_mpi(name: &str, mpi: &str) -> PathBuf {
+    compiled(name, &format!("{name}.{mpi}"), &format!("mpicc.{mpi}"), &[])
 }
 
-fn compiled(directory: &Path, name: &str, program: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+fn compiled(name: &str, program: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     // A folder with compiled programs, for machines without a compiler.
-    if let Some(programs) = std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
-        return Path::new(&programs).join(program);
+    match std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
+        Some(programs) => Path::new(&programs).join(program),
+        None => programs::elsewhere(&format!("agent/tests/programs/{name}.c"), compiler, flags).unwrap(),
     }
-    let program = directory.join(program);
-    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    compile(compiler, flags, &program, Path::new(&source));
-    program
-}
-
-fn compile(compiler: &str, flags: &[&str], program: &Path, source: &Path) {
-    let mut command = Command::new(compiler);
-    command.arg("-O1").args(flags).arg("-o").args([program, source]);
-    assert!(command.status().unwrap().success());
 }

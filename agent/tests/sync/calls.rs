@@ -47,7 +47,7 @@ fn called(actuator: &mut Actuator, command: ArmActCommand) -> Result<ActionRecei
 /// The effect of every call must be seen first right after its sync point.
 fn all_at_the_right_iteration(case: &str, moment: &str, pace: &str, place: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), moment, pace);
+    let target = Target::start(moment, pace);
     let mut actuator = Actuator::start(directory.path(), true);
     let mut holds = Vec::new();
     let count = changes() / 4;
@@ -114,7 +114,7 @@ fn a_call_at_a_return_is_made_at_the_right_iteration_of_a_busy_machine() {
 fn the_program_goes_on_whenever_we_are_killed_while_it_calls() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), "entry", "busy");
+    let target = Target::start("entry", "busy");
     for round in 0..changes() / 4 {
         let mut actuator = Actuator::start(directory.path(), true);
         actuator

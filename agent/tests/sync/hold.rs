@@ -46,8 +46,7 @@ fn the_thread_executes_nothing_of_the_program_while_it_is_held() {
     let Some(_alone) = alone_as_root() else { return };
     // With both kinds of links.
     for links in LinkChoice::ALL {
-        let directory = tempfile::tempdir().unwrap();
-        let target = Target::start(directory.path(), "entry", "busy");
+        let target = Target::start("entry", "busy");
         let mut rendezvous = KernelRendezvous::new(links).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let (space, thread) = (target.space.clone(), target.running.pid());
@@ -74,8 +73,7 @@ fn the_thread_executes_nothing_of_the_program_while_it_is_held() {
 #[test]
 fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_bound() {
     let Some(_alone) = alone_as_root() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), "entry", "busy");
+    let target = Target::start("entry", "busy");
     let mut rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     // An action that blocks until the test ends it, as if the actuator hung.
@@ -101,8 +99,7 @@ fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_boun
 #[test]
 fn an_action_that_is_taken_back_is_not_called() {
     let Some(_alone) = alone_as_root() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), "return", "busy");
+    let target = Target::start("return", "busy");
     let mut rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     // This program never calls step.
@@ -123,7 +120,7 @@ fn held_without_an_answer(directory: &Path) -> (Target, Actuator) {
     use rustix::process::Signal;
     // The time limit of a hold; holds follow each other closely.
     let bound = Duration::from_millis(50);
-    let target = Target::start(directory, "entry", "busy");
+    let target = Target::start("entry", "busy");
     let mut actuator = Actuator::start(directory, false);
     let program = rustix::process::Pid::from_raw(target.running.pid().cast_signed()).unwrap();
     rustix::process::kill_process(program, Signal::STOP).unwrap();

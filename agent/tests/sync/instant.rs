@@ -65,7 +65,7 @@ impl Case {
     fn run(&self) {
         let _busy = (self.machine == "busy").then(Busy::machine);
         let directory = tempfile::tempdir().unwrap();
-        let target = Target::start(directory.path(), self.moment, self.pace);
+        let target = Target::start(self.moment, self.pace);
         let mut actuator = Actuator::start(directory.path(), true);
         let place = match self.moment {
             "entry" => "entry:step",

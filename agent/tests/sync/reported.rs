@@ -13,7 +13,7 @@ use crate::target::{Actuator, Target, alone_as_root, at, set, tuneagent, wait_un
 fn a_probe_writes_by_itself_where_it_may_and_else_the_thread_is_held() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), "entry", "busy");
+    let target = Target::start("entry", "busy");
     let mut actuator = Actuator::start(directory.path(), true);
     let rendezvous = KernelRendezvous::new(LinkChoice::Best).unwrap();
     for value in 1..=20 {
@@ -47,7 +47,7 @@ fn a_probe_writes_by_itself_where_it_may_and_else_the_thread_is_held() {
 fn the_journal_says_how_a_change_met_its_sync_point_and_it_is_taken_back_there() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), "entry", "busy");
+    let target = Target::start("entry", "busy");
     let mut actuator = Actuator::start(directory.path(), false);
     let receipt = actuator
         .set(at("entry:step", set(target.pid(), "knob", 7)))
@@ -71,7 +71,7 @@ fn a_point_that_is_not_reached_is_given_up_and_nothing_is_written() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     // This program never calls step.
-    let target = Target::start(directory.path(), "return", "busy");
+    let target = Target::start("return", "busy");
     let mut actuator = Actuator::start(directory.path(), true);
     let mut command = at("entry:step", set(target.pid(), "knob", 7));
     command.within_ms = 50;
@@ -103,7 +103,7 @@ fn a_point_that_is_not_reached_is_given_up_and_nothing_is_written() {
 fn places_that_are_none_are_refused_with_what_to_say_instead() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), "entry", "busy");
+    let target = Target::start("entry", "busy");
     let mut actuator = Actuator::start(directory.path(), true);
     let mut refusal = |place| actuator.set(at(place, set(target.pid(), "knob", 7))).unwrap_err();
     assert!(refusal("entry:no_such_function").contains("defines a function no_such_function"));
@@ -116,7 +116,7 @@ fn places_that_are_none_are_refused_with_what_to_say_instead() {
 fn a_set_by_hand_at_a_place_says_how_the_program_was_held() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let target = Target::start(directory.path(), "entry", "busy");
+    let target = Target::start("entry", "busy");
     let pid = target.running.pid().to_string();
     let (code, said) = tuneagent(directory.path(), &["set", &pid, "knob=7", "--at", "entry:step"]);
     assert_eq!(code, 0, "{said}");
@@ -176,7 +176,7 @@ fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_n
         let directory = tempfile::tempdir().unwrap();
         let rule = directory.path().join("knob.yaml");
         std::fs::write(&rule, RULE.replace("WHEN", when)).unwrap();
-        let target = Target::start(directory.path(), "entry", "busy");
+        let target = Target::start("entry", "busy");
         let (pid, rule) = (
             target.running.pid().to_string(),
             rule.to_string_lossy().into_owned(),

@@ -35,8 +35,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn start(directory: &Path, moment: &str, pace: &str) -> Target {
-        let running = Running::start(&built(directory, "steps"), &[moment, pace]);
+    pub(crate) fn start(moment: &str, pace: &str) -> Target {
+        let running = Running::start(&built("steps"), &[moment, pace]);
         let process = Process::open(running.pid().cast_signed()).unwrap();
         let space = AddressSpace::read(&process, &Images::new()).unwrap();
         Target { running, space }

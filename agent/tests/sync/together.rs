@@ -3,7 +3,6 @@
 
 use std::{
     io::{BufRead, BufReader, Write as _},
-    path::Path,
     process::{Child, Command, Stdio},
     sync::MutexGuard,
 };
@@ -25,8 +24,8 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn start(directory: &Path, how: &str) -> Ranks {
-        let mut child = Command::new(built(directory, "ranks"))
+    fn start(how: &str) -> Ranks {
+        let mut child = Command::new(built("ranks"))
             .args([RANKS.to_string().as_str(), how])
             .stdout(Stdio::piped())
             .spawn()
@@ -124,7 +123,7 @@ fn collected(actuator: &mut Actuator, mut tickets: Vec<u64>) -> Vec<Result<Recei
 fn ranks_and_actuator(how: &str, keep: bool) -> Option<(MutexGuard<'static, ()>, TempDir, Ranks, Actuator)> {
     let alone = alone_as_root()?;
     let directory = tempfile::tempdir().unwrap();
-    let ranks = Ranks::start(directory.path(), how);
+    let ranks = Ranks::start(how);
     let actuator = Actuator::start(directory.path(), keep);
     Some((alone, directory, ranks, actuator))
 }
@@ -150,7 +149,7 @@ fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so() {
     };
     for how in ["even", "odd"] {
         let directory = tempfile::tempdir().unwrap();
-        let mut ranks = Ranks::start(directory.path(), how);
+        let mut ranks = Ranks::start(how);
         let mut actuator = Actuator::start(directory.path(), false);
         let mut holds = Vec::new();
         for value in 1..=count {
@@ -320,7 +319,7 @@ fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running()
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     // These ranks never have a common iteration, so the first ones wait for the others.
-    let mut ranks = Ranks::start(directory.path(), "drifting");
+    let mut ranks = Ranks::start("drifting");
     let mut actuator = Actuator::start(directory.path(), true);
     let command = ranks.change("block", 7);
     actuator.client().together(command).unwrap();

@@ -31,10 +31,8 @@ impl Data {
         let Some(state) = &mut self.0 else {
             return else_it_is;
         };
-        *state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (*state >> 33) % limit.max(1)
+        *state = rules::pseudo_random::mixed(*state);
+        *state % limit.max(1)
     }
 
     fn number(&mut self, else_it_is: f64) -> f64 {

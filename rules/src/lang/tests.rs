@@ -209,9 +209,8 @@ fn argument(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
     ]
 }
 
-fn any_expr() -> impl Strategy<Value = Expr> {
-    let at = |node| Expr::new(Span::default(), node);
-    let leaf = prop_oneof![
+fn any_leaf() -> impl Strategy<Value = Node> {
+    prop_oneof![
         (
             0u32..1000,
             prop::sample::select(vec![None, Some("ms"), Some("%"), Some("KiB")])
@@ -224,17 +223,21 @@ fn any_expr() -> impl Strategy<Value = Expr> {
         any::<bool>().prop_map(Node::Boolean),
         "[a-z *.]{0,6}".prop_map(Node::Text),
     ]
-    .prop_map(at);
-    leaf.prop_recursive(5, 40, 3, move |inner| {
+}
+
+fn comparisons(up: bool) -> impl Strategy<Value = Comparison> {
+    let all = if up {
+        vec![Comparison::Greater, Comparison::GreaterOrEqual]
+    } else {
+        vec![Comparison::Less, Comparison::LessOrEqual]
+    };
+    prop::sample::select(all)
+}
+
+fn any_expr() -> impl Strategy<Value = Expr> {
+    let at = |node| Expr::new(Span::default(), node);
+    any_leaf().prop_map(at).prop_recursive(5, 40, 3, move |inner| {
         let boxed = || inner.clone().prop_map(Box::new);
-        let comparisons = |up: bool| {
-            let all = if up {
-                vec![Comparison::Greater, Comparison::GreaterOrEqual]
-            } else {
-                vec![Comparison::Less, Comparison::LessOrEqual]
-            };
-            prop::sample::select(all)
-        };
         let chain = |up: bool| {
             (
                 boxed(),

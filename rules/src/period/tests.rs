@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::pseudo_random::mixed;
 
 /// Passes in the calls, with a search now and then; returns the detector and the calls that began iterations
 /// of the final loop.
@@ -129,13 +130,7 @@ fn calls_that_happened_once_are_no_loop() {
 
 /// Deterministic pseudo-random numbers.
 fn random(seed: u64) -> impl Iterator<Item = u64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33
-    })
+    std::iter::successors(Some(mixed(seed)), |number| Some(mixed(*number)))
 }
 
 /// The window grows until three iterations fit, and no further.

@@ -11,7 +11,6 @@
 mod batch;
 mod rows;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -226,8 +225,7 @@ fn no_two_rows_have_one_name_and_the_readme_says_how_many_there_are() -> Outcome
     let rows: Vec<String> = rows::batches().iter().flatten().map(Row::name).collect();
     let different: std::collections::BTreeSet<&String> = rows.iter().collect();
     assert_eq!(different.len(), rows.len(), "{rows:?}");
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = std::fs::read_to_string(readme)?;
+    let readme = crate::tidy::read("README.md")?;
     let words: Vec<&str> = readme.split_whitespace().collect();
     let said = format!(" {} hostile cases ", rows.len());
     assert!(words.join(" ").contains(&said), "{said}");

@@ -18,7 +18,7 @@ use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::problem::Context;
 use tuneagent_e2e::underload::Underload;
 use tuneagent_e2e::wait::wait_until;
-use tuneagent_e2e::{Outcome, family, require};
+use tuneagent_e2e::{Draw, Outcome, family, require};
 
 use crate::expected::SOON;
 use crate::rights::SET_KNOB;
@@ -82,26 +82,15 @@ enum Victim {
     Both,
 }
 
-/// xorshift64*: the same sequence for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn seeded() -> Outcome<Random> {
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock")?;
-        let seed = match std::env::var("TUNEAGENT_SEED") {
-            Ok(text) => text.parse().context(format!("TUNEAGENT_SEED={text}"))?,
-            Err(_) => clock.as_nanos() as u64,
-        };
-        println!("TUNEAGENT_SEED={seed}");
-        Ok(Random(seed | 1))
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(2_685_821_657_736_338_717) >> 11) % bound.max(1)
-    }
+/// A seed of the environment, or one from the clock.
+fn seeded() -> Outcome<Draw> {
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock")?;
+    let seed = match std::env::var("TUNEAGENT_SEED") {
+        Ok(text) => text.parse().context(format!("TUNEAGENT_SEED={text}"))?,
+        Err(_) => clock.as_nanos() as u64,
+    };
+    println!("TUNEAGENT_SEED={seed}");
+    Ok(Draw(seed))
 }
 
 struct Scene {
@@ -184,7 +173,7 @@ impl Scene {
         phase: Phase,
         victim: Victim,
         length: Duration,
-        random: &mut Random,
+        random: &mut Draw,
     ) -> Outcome<bool> {
         let words = self.words(change, phase);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -207,10 +196,10 @@ impl Scene {
                 let magnitude = random.below(13);
                 random.below(1 << magnitude)
             }
-            false => random.below(length.saturating_sub(began.elapsed()).as_micros() as u64 + 500),
+            false => random.below(length.saturating_sub(began.elapsed()).as_micros() as u32 + 500),
         };
         #[expect(clippy::disallowed_methods, reason = "sets the time of the kill")]
-        std::thread::sleep(Duration::from_micros(delay));
+        std::thread::sleep(Duration::from_micros(delay.into()));
         // In one of seven cases the agent and its descendants are stopped before the kill, and the survivors
         // are continued. They are listed before, because the actuator loses its parent when the agent is
         // killed.
@@ -324,13 +313,13 @@ impl Lengths {
 fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let wanted = amount("TUNEAGENT_KILLS", 3, 330)?;
-    let mut random = Random::seeded()?;
+    let mut random = seeded()?;
     let seed = random.0;
     let mut scene = Scene::set()?;
     let mut lengths = Lengths::default();
     let (mut killed, mut too_late, mut left_open, mut given_up) = (0, 0, 0, 0);
     while killed < wanted {
-        let change = random.below(CHANGES.len() as u64) as usize;
+        let change = random.below(CHANGES.len() as u32) as usize;
         // A call and a session leave nothing to revert.
         let is_lasting = !matches!(CHANGES[change].0, "call" | "attach");
         let phase = if is_lasting && random.below(2) == 0 {

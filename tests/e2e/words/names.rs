@@ -2,22 +2,11 @@
 //! name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use tuneagent_e2e::Outcome;
 
 use super::BANNED;
-use crate::tidy::{Source, agent_and, assert_none, code, root, sources};
-
-/// Sources of the product besides the agent's crates.
-const OTHERS: [&str; 6] = [
-    "rules/src",
-    "rules/plan/src",
-    "rules/recording/src",
-    "tuner/src",
-    "ebpf/src",
-    "ebpf/abi/src",
-];
+use crate::tidy::{assert_none, code, product_and, read};
 
 /// Keywords before the name of a type.
 const TYPES: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
@@ -43,10 +32,6 @@ const BANNED_AS_LAST_WORD: [&str; 8] = [
 
 /// Keywords before the names of items.
 const ITEMS: [&str; 7] = ["struct ", "enum ", "trait ", "type ", "union ", "mod ", "fn "];
-
-pub(super) fn product() -> Outcome<Vec<Source>> {
-    sources(&agent_and(&OTHERS))
-}
 
 /// Words of a name in lower case: `KeyedIntake` and `keyed_intake` have two.
 fn words(name: &str) -> Vec<String> {
@@ -125,7 +110,7 @@ fn names(line: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn no_file_and_no_name_has_a_banned_word() -> Outcome {
     let mut found = Vec::new();
-    for source in product()? {
+    for source in product_and(&[])? {
         found.extend(banned(&source.name, &source.name));
         for (line, text) in code(&source.product) {
             let place = format!("{}:{line}", source.name);
@@ -149,7 +134,7 @@ fn names_of_files_and_items_say_what_they_contain() -> Outcome {
         "xtask/src",
     ];
     let mut found = Vec::new();
-    for source in sources(&agent_and(&[&OTHERS[..], &others].concat()))? {
+    for source in product_and(&others)? {
         let parts = source.name.trim_end_matches(".rs").split('/');
         found.extend(parts.filter_map(|part| vague(&source.name, part)));
         for (line, text) in code(&source.product) {
@@ -164,7 +149,7 @@ fn names_of_files_and_items_say_what_they_contain() -> Outcome {
 #[test]
 fn bounds_have_one_spelling() -> Outcome {
     let mut found = Vec::new();
-    for source in sources(&agent_and(&[&OTHERS[..], &["xtask/src"]].concat()))? {
+    for source in product_and(&["xtask/src"])? {
         for (line, text) in code(&source.product) {
             let name = constant(text).filter(|name| is_misspelt(name));
             found.extend(name.map(|name| format!("{}:{line}: {name}", source.name)));
@@ -185,7 +170,7 @@ struct Namesakes {
 #[test]
 fn a_name_stands_for_one_type() -> Outcome {
     let mut types: BTreeMap<String, Namesakes> = BTreeMap::new();
-    for source in product()? {
+    for source in product_and(&[])? {
         for (line, text) in code(&source.product).filter(|(_, text)| !text.starts_with(' ')) {
             if let Some(name) = declared(text, &TYPES) {
                 let namesakes = types.entry(name.to_owned()).or_default();
@@ -213,7 +198,7 @@ fn a_name_stands_for_one_type() -> Outcome {
 
 /// The words of the glossary in ARCHITECTURE.md as names of types.
 fn glossary() -> Outcome<BTreeSet<String>> {
-    let page = fs::read_to_string(root().join("ARCHITECTURE.md"))?;
+    let page = read("ARCHITECTURE.md")?;
     let (_, table) = page.split_once("## Glossary").ok_or("no glossary")?;
     let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
     let words = rows.skip(1).filter_map(|row| row.split_once(" |"));
@@ -259,7 +244,7 @@ fn empty_comments(text: &str) -> Vec<usize> {
 fn every_doc_comment_says_more_than_the_name() -> Outcome {
     let mut found = Vec::new();
     // Help texts that clap prints are for users.
-    for source in product()?
+    for source in product_and(&[])?
         .iter()
         .filter(|source| !source.product.contains("clap"))
     {

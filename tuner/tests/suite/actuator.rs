@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use plan::{Value, ValueType};
 use rustix::process::{Pid as RawPid, Signal, kill_process};
+use tuneagent_e2e::needs::skip;
 use tuner::actuator::{
     ActuatorClient, ActuatorRefusalKind, ClientError, GetCommand, Hello, Refusal, SetCommand, SetWarmUp,
 };
 use tuner::journal::{History, RevertOutcome, StateDir, Status};
 use tuner::{Author, Pid};
 
-use crate::programs::{Program, Workshop, fails, skip, variables, writes_back};
+use crate::programs::{Program, Workshop, fails, variables, writes_back};
 
 pub(crate) struct Setting {
     pub(crate) workshop: Workshop,

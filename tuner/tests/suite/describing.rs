@@ -1,12 +1,13 @@
 //! Contents of the debug information of a file: functions, variables, arguments, inlined calls. Damaged debug
 //! information must cause errors only.
 
+use tuneagent_e2e::require_or_return;
 use tuner::catalog::{self, SymbolUse};
 use tuner::dwarf::{self, ArgumentName, ValueKind};
 use tuner::{Image, LinkAddress};
 
 use crate::finding::paths;
-use crate::programs::{Workshop, fails, skip, source_path};
+use crate::programs::{Workshop, fails, source_path};
 
 fn image(workshop: &Workshop, name: &str) -> Image {
     let path = workshop.path().join(name);
@@ -133,13 +134,10 @@ fn arguments_lead_on_to_what_they_point_to() {
 
 #[test]
 fn fortran_arguments_are_addresses_and_cpp_references_are_followed() {
+    require_or_return!(Fortran, Cxx);
     let workshop = or_skip!(Workshop::open());
-    let (Some(_), Some(_)) = (
-        workshop.try_build("modules.f90", "modules", &["-g", "-fno-inline"]),
-        workshop.try_build("classes.cc", "classes", &["-g"]),
-    ) else {
-        return skip("there is no Fortran or no C++ compiler");
-    };
+    workshop.build("modules.f90", "modules", &["-g", "-fno-inline"]);
+    workshop.build("classes.cc", "classes", &["-g"]);
     let found = |file: &str, function: &str, argument: &str, steps: &str| {
         let image = image(&workshop, file);
         let (_, functions) = image.functions_spelled(function).unwrap().unwrap();

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use plan::Action;
-use tuneagent_e2e::needs::is_long;
+use tuneagent_e2e::needs::{is_long, skip};
 
 use crate::actuator::session;
 use crate::crashes::{act, actions, check};
-use crate::programs::skip;
 use crate::underload::Load;
 
 /// Exit code of the program that injects the failure, if it may not trace.

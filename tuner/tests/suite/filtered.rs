@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use plan::{Argument, CallRequest, Moment, Value, ValueType};
+use tuneagent_e2e::needs::skip;
 use tuner::journal::{JournalChange, Reason, Status};
 use tuner::{ActionError, Stopped, Writer, WriterError};
 
-use crate::programs::{Program, Workshop, fails, skip, to};
+use crate::programs::{Program, Workshop, fails, to};
 use crate::underload::{argument, call, insert, patch, replace, result, take_back, try_call, try_patch};
 
 /// What a filter permits: its mode; whether memory can be mapped; whether functions can be called whose

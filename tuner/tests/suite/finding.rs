@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use plan::{Value, ValueType};
+use tuneagent_e2e::needs::skip;
+use tuneagent_e2e::require_or_return;
 use tuner::{Location, VariableError, WritablePlace, WritablePlaceError, WriterError};
 
-use crate::programs::{FLAGS, Program, Workshop, fails, fails_with, skip, source_path, to};
+use crate::programs::{FLAGS, Program, Workshop, fails, fails_with, source_path, to};
 use crate::underload::{call, try_call};
 
 /// Builds the program of two files with these flags.
@@ -273,10 +275,8 @@ fn paths_that_lead_nowhere_are_refused_with_valid_ones() {
 
 #[test]
 fn names_of_cpp_are_written_as_in_the_source() {
+    require_or_return!(Cxx);
     let workshop = or_skip!(Workshop::open());
-    if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
-        return skip("there is no C++ compiler `c++`");
-    }
     for (_, flags) in FLAGS {
         let path = workshop.build("classes.cc", "classes", flags);
         let mut program = or_skip!(Program::start(&path, &[]));
@@ -297,10 +297,8 @@ fn names_of_cpp_are_written_as_in_the_source() {
 
 #[test]
 fn names_of_fortran_are_written_in_any_case() {
+    require_or_return!(Fortran);
     let workshop = or_skip!(Workshop::open());
-    if workshop.try_build("modules.f90", "modules", &["-g"]).is_none() {
-        return skip("there is no Fortran compiler `gfortran`");
-    }
     let path = workshop.build("modules.f90", "modules", &["-g"]);
     let mut program = or_skip!(Program::start(&path, &[]));
     let cases = [
@@ -378,11 +376,12 @@ fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_selected
 
 #[test]
 fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
+    require_or_return!(Cxx);
     let workshop = or_skip!(Workshop::open());
-    if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
-        return skip("there is no C++ compiler `c++`");
-    }
-    let program = or_skip!(Program::start(&workshop.path().join("classes"), &[]));
+    let program = or_skip!(Program::start(
+        &workshop.build("classes.cc", "classes", &["-g"]),
+        &[]
+    ));
     let space = program.space();
     let symbol = |name: &str| {
         space

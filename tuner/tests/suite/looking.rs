@@ -5,10 +5,13 @@ use std::process::{Command, Stdio};
 
 use plan::{Value, ValueType};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use tuneagent_e2e::lines::succeed;
+use tuneagent_e2e::needs::skip;
+use tuneagent_e2e::require_or_return;
 use tuner::dwarf::{self, ValueKind};
 use tuner::{AddressSpace, Image, LinkAddress, Pid, Process, ProcessError, WritablePlace};
 
-use crate::programs::{FLAGS, Program, Workshop, fails, to};
+use crate::programs::{AT_A_CHOSEN_ADDRESS, FLAGS, Program, Workshop, fails, to};
 
 #[test]
 fn a_process_shows_what_it_is() {
@@ -69,7 +72,7 @@ fn a_thread_of_the_kernel_is_refused() {
     // kthreadd has pid 2, except inside a pid namespace.
     match Process::open(2) {
         Err(ProcessError::KernelThread { name, .. }) => assert_eq!(name, "kthreadd"),
-        _ => crate::programs::skip("process 2 is not a kernel thread here"),
+        _ => skip("process 2 is not a kernel thread here"),
     }
 }
 
@@ -124,10 +127,9 @@ fn a_file_that_is_mapped_as_data_is_no_second_module() {
 
 #[test]
 fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_restore() {
+    // Only root may use /proc/PID/map_files.
+    require_or_return!(Root);
     let workshop = or_skip!(Workshop::open());
-    if !rustix::process::geteuid().is_root() {
-        return crate::programs::skip("needs root: only root may use /proc/PID/map_files");
-    }
     let library = workshop.library("libknob.so", 1, "library_view", &[]);
     let path = workshop.build("user.c", "user", &["-L.", "-lknob", "-fPIC"]);
     let program = or_skip!(Program::start(&path, &[]));
@@ -193,6 +195,27 @@ fn a_function_is_found_where_the_file_has_it() {
         let file = fs::read(&path).unwrap();
         assert_eq!(file[main.offset.0 as usize..][..16], loaded, "{flags:?}");
     }
+}
+
+#[test]
+fn a_program_at_a_chosen_address_has_its_symbols_where_its_file_lists_them() {
+    let workshop = or_skip!(Workshop::open());
+    let path = workshop.build("variables.c", "variables", &AT_A_CHOSEN_ADDRESS);
+    let program = or_skip!(Program::start(&path, &[]));
+    let listing = succeed(Command::new("nm").arg(&path)).unwrap();
+    let listed = |name: &str| {
+        let mut rows = listing.lines().map(|row| row.split(' ').collect::<Vec<_>>());
+        let row = rows.find(|row| row.last() == Some(&name)).unwrap();
+        u64::from_str_radix(row[0], 16).unwrap()
+    };
+    let space = program.space();
+    let (module, main) = space.function(&"main".into()).unwrap();
+    let found = [
+        module.address(main.address).0,
+        program.find("knob").unwrap().address.0,
+    ];
+    assert_eq!(found, ["main", "knob"].map(listed));
+    assert!(found.iter().all(|address| address >> 20 == 0x100), "{found:x?}");
 }
 
 #[test]

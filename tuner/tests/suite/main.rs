@@ -23,10 +23,9 @@
 //! - `blocking`: held threads that sleep in system calls
 //! - `calling`: calls at a sync point
 //! - `waiting`: changes at a sync point, with a rendezvous that holds no thread
-//! - `tidy`: properties of the source text
 //!
-//! Without a C compiler, or if the kernel does not permit inspecting a child, a test prints on the real
-//! standard error that it is skipped. With TUNEAGENT_REQUIRE_ALL=1 it fails instead.
+//! Without a C compiler, or if the kernel does not permit inspecting a child, a test is skipped by
+//! `tuneagent_e2e::needs`.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 /// The value of an `Option`; `None` ends the test, which has printed that it is skipped.
@@ -76,7 +75,6 @@ mod programs;
 mod refused;
 mod sequences;
 mod sites;
-mod tidy;
 mod underload;
 mod waiting;
 mod writing;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use plan::Moment;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
+use tuneagent_e2e::needs::skip;
 use tuneagent_e2e::wait::{SOON, wait_for};
 use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 use tuner::{ActionError, PtraceError, Stopped, Writer, WriterError};
 
-use crate::programs::{fails, skip};
+use crate::programs::fails;
 use crate::underload::{Load, QUIET, call, code, insert, patch, remove, replace, try_call, try_patch};
 
 /// Checks that all actions that stop threads are refused with the same error, and announce nothing.

@@ -4,31 +4,21 @@
 use std::cell::RefCell;
 use std::fmt::{Debug, Display};
 use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use plan::{Value, ValueType};
 use tempfile::TempDir;
 use tuneagent_e2e::line_program::LineProgram;
+use tuneagent_e2e::lines::succeed;
+use tuneagent_e2e::needs::{Need, has, skip};
 
 use tuner::journal::StateDir;
 use tuner::{
     AddressSpace, Author, Hooks, Images, Location, Pid, Process, Receipt, SetRequest, VariableError,
     WritablePlace, WritablePlaceError, Writer, WriterError,
 };
-
-/// Prints that a test is skipped; fails if all tests are required.
-pub(crate) fn skip(why: &str) {
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    // Not `eprintln`, which the test runner captures.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
-    assert!(
-        std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none_or(|value| value != "1"),
-        "all tests are required"
-    );
-}
 
 /// Asserts that the result is an error with this part in its text.
 #[track_caller]
@@ -54,17 +44,22 @@ pub(crate) fn writes_back(state: &Path, pid: Pid) -> usize {
 
 /// Ways in which compilers emit debug information and addresses, with their flags. Split files and debug
 /// links need more than flags and are in `finding` and `binding`.
-pub(crate) const FLAGS: [(&str, &[&str]); 9] = [
+pub(crate) const FLAGS: [(&str, &[&str]); 11] = [
     ("DWARF 4", &["-gdwarf-4"]),
     ("DWARF 5", &["-gdwarf-5"]),
     ("compressed sections", &["-gdwarf-5", "-gz"]),
     ("type units", &["-gdwarf-4", "-fdebug-types-section"]),
     ("type units of DWARF 5", &["-gdwarf-5", "-fdebug-types-section"]),
     ("fixed addresses", &["-gdwarf-5", "-no-pie"]),
+    ("at a chosen address", &AT_A_CHOSEN_ADDRESS),
+    ("not optimised", &["-g", "-O0"]),
     ("optimised", &["-g", "-O2"]),
     ("static", &["-g", "-static"]),
     ("optimised by the link editor", &["-g", "-flto", "-rdynamic"]),
 ];
+
+/// Lets the link editor place a program.
+pub(crate) const AT_A_CHOSEN_ADDRESS: [&str; 3] = ["-g", "-no-pie", "-Wl,-Ttext-segment=0x10000000"];
 
 /// A directory with the built programs.
 pub(crate) struct Workshop {
@@ -74,12 +69,7 @@ pub(crate) struct Workshop {
 impl Workshop {
     /// Skips if there is no C compiler.
     pub(crate) fn open() -> Option<Workshop> {
-        let compiler = Command::new("cc").arg("--version").stdout(Stdio::null()).status();
-        if !compiler.is_ok_and(|status| status.success()) {
-            skip("there is no C compiler `cc`");
-            return None;
-        }
-        Some(Workshop {
+        has(module_path!(), &[Need::Cc]).then(|| Workshop {
             directory: tempfile::tempdir().unwrap(),
         })
     }
@@ -88,22 +78,11 @@ impl Workshop {
         self.directory.path()
     }
 
-    /// Builds `source` of tests/programs as `output`.
-    pub(crate) fn build(&self, source: &str, output: &str, flags: &[&str]) -> PathBuf {
-        self.make(source, output, flags)
-            .unwrap_or_else(|error| panic!("{error}"))
-    }
-
     /// Builds a library with the variable `knob` of this value, and a function that returns it.
     pub(crate) fn library(&self, output: &str, value: u32, view: &str, flags: &[&str]) -> PathBuf {
         let (value, view) = (format!("-DVALUE={value}"), format!("-DVIEW={view}"));
         let common = ["-shared", "-fPIC", value.as_str(), &view];
         self.build("library.c", output, &[&common, flags].concat())
-    }
-
-    /// As `build`; `None` if the compiler fails.
-    pub(crate) fn try_build(&self, source: &str, output: &str, flags: &[&str]) -> Option<PathBuf> {
-        self.make(source, output, flags).ok()
     }
 
     /// Runs a tool of the compiler in the directory. Skips if it is not installed.
@@ -125,7 +104,8 @@ impl Workshop {
         Some(())
     }
 
-    fn make(&self, source: &str, output: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    /// Builds `source` of tests/programs as `output`.
+    pub(crate) fn build(&self, source: &str, output: &str, flags: &[&str]) -> PathBuf {
         let compiler = match source.rsplit('.').next() {
             Some("f90") => "gfortran",
             Some("cc") => "c++",
@@ -145,12 +125,8 @@ impl Workshop {
             .arg("-o")
             .arg(&output)
             .args(flags);
-        let made = command.current_dir(self.directory.path()).output();
-        let made = made.map_err(|error| format!("{compiler}: {error}"))?;
-        match made.status.success() {
-            true => Ok(output),
-            false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
-        }
+        succeed(command.current_dir(self.directory.path())).unwrap();
+        output
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use plan::{Moment, Value};
+use tuneagent_e2e::needs::skip;
+use tuneagent_e2e::require_or_return;
 use tuneagent_e2e::wait::{SOON, wait_until};
 use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
 use tuner::{
@@ -16,7 +18,7 @@ use tuner::{
 };
 
 use crate::{
-    programs::{Program, Workshop, skip, to, variables, with_lent},
+    programs::{Program, Workshop, to, variables, with_lent},
     underload::{Load, QUIET, call, insert, remove, replace, take_back, try_patch},
 };
 
@@ -263,9 +265,7 @@ fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_sett
 
 #[test]
 fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into() {
-    if !rustix::process::geteuid().is_root() {
-        return skip("only root can make a set-uid program");
-    }
+    require_or_return!(Root);
     let workshop = or_skip!(Workshop::open());
     let program = workshop.build("variables.c", "variables", &["-g"]);
     let set_uid = Command::new("chmod").arg("4755").arg(&program).status();

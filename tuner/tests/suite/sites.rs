@@ -8,9 +8,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tuneagent_e2e::needs::skip;
 use tuner::{Cost, Emulation, EntrySites, Image, LinkAddress, SymbolKind};
-
-use crate::programs::skip;
 
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 

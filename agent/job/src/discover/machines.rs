@@ -221,93 +221,62 @@ mod tests {
         Machines::read(all, &["n1.site", "10.0.0.1", "localhost"].map(str::to_owned))
     }
 
+    /// Other hosts, the job of Slurm, the shell, and the target.
+    type Found<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a str>);
+
+    /// Reads processes, each with its arguments and environment.
+    fn assert_found(all: &[(&str, &str)], expected: Found<'_>) {
+        let all: Vec<ProcessWords> = all.iter().map(|(words, all)| seen(words, all)).collect();
+        let found = read(&all);
+        let (others, shell) = (found.others.join(" "), found.shell.join(" "));
+        let found_here = (&*others, found.slurm.as_deref(), &*shell, found.target.as_deref());
+        assert_eq!(found_here, expected, "{all:?}");
+        assert_eq!(found.wrong, None, "{all:?}");
+    }
+
     #[test]
-    fn hosts_the_shell_and_the_target_are_read_where_each_launcher_leaves_them() {
+    fn hosts_the_shell_and_the_target_are_read_where_slurm_and_open_mpi_leave_them() {
         let ssh = "ssh -F /c -x";
-        for (all, others, slurm, shell, target) in [
+        let step = "SLURM_JOB_ID=7|SLURM_STEP_ID=0|SLURM_STEP_NODELIST=n[1-3]|SLURM_JOB_NODELIST=n[1-9]";
+        assert_found(&[("app", step)], ("n2 n3", Some("7"), "ssh", Some("slurm:7.0")));
+        // The daemons of mpirun are a step of Slurm.
+        let daemons = "SLURM_JOB_ID=7|SLURM_STEP_NODELIST=n2|SLURM_JOB_NODELIST=n[1-2]|PMIX_NAMESPACE=3145|SLURMD_NODENAME=n2";
+        assert_found(&[("app", daemons)], ("", Some("7"), "ssh", Some("pmix:3145")));
+        let by_ssh = [
             (
-                vec![seen(
-                    "app",
-                    "SLURM_JOB_ID=7|SLURM_STEP_ID=0|SLURM_STEP_NODELIST=n[1-3]|SLURM_JOB_NODELIST=n[1-9]",
-                )],
-                "n2 n3",
-                Some("7"),
-                "ssh",
-                Some("slurm:7.0"),
+                "app",
+                "PMIX_NAMESPACE=3145|OMPI_MCA_plm_rsh_agent=ssh -F /c : rsh",
             ),
-            // The daemons of mpirun are a step of Slurm.
+            ("mpirun|-np|4|app", ""),
             (
-                vec![seen(
-                    "app",
-                    "SLURM_JOB_ID=7|SLURM_STEP_NODELIST=n2|SLURM_JOB_NODELIST=n[1-2]|PMIX_NAMESPACE=3145|SLURMD_NODENAME=n2",
-                )],
+                "ssh|-F|/c|-x|n2|orted -mca orte_node_regex \"n[1:1-3]@0(3)\" -mca x y",
                 "",
-                Some("7"),
-                "ssh",
-                Some("pmix:3145"),
             ),
+        ];
+        assert_found(&by_ssh, ("n2 n3", None, ssh, Some("pmix:3145")));
+        let by_name = "PMIX_NAMESPACE=3145|OMPI_MCA_orte_node_regex=n[1:1-2],10.0.0.1@0(2)|OMPI_MCA_plm_rsh_agent=ssh -F /c -x : rsh";
+        assert_found(&[("app", by_name)], ("n2", None, ssh, Some("pmix:3145")));
+    }
+
+    #[test]
+    fn hosts_the_shell_and_the_target_are_read_where_hydra_leaves_them() {
+        let by_ssh = [
+            ("app", "PMI_RANK=0"),
+            ("mpiexec.hydra|-hosts|n1,n2", ""),
+            ("hydra_pmi_proxy|--control-port|n1:4", ""),
             (
-                vec![
-                    seen(
-                        "app",
-                        "PMIX_NAMESPACE=3145|OMPI_MCA_plm_rsh_agent=ssh -F /c : rsh",
-                    ),
-                    seen("mpirun|-np|4|app", ""),
-                    seen(
-                        "ssh|-F|/c|-x|n2|orted -mca orte_node_regex \"n[1:1-3]@0(3)\" -mca x y",
-                        "",
-                    ),
-                ],
-                "n2 n3",
-                None,
-                ssh,
-                Some("pmix:3145"),
-            ),
-            (
-                vec![seen(
-                    "app",
-                    "PMIX_NAMESPACE=3145|OMPI_MCA_orte_node_regex=n[1:1-2],10.0.0.1@0(2)|OMPI_MCA_plm_rsh_agent=ssh -F /c -x : rsh",
-                )],
-                "n2",
-                None,
-                ssh,
-                Some("pmix:3145"),
-            ),
-            (
-                vec![
-                    seen("app", "PMI_RANK=0"),
-                    seen("mpiexec.hydra|-hosts|n1,n2", ""),
-                    seen("hydra_pmi_proxy|--control-port|n1:4", ""),
-                    seen(
-                        "/usr/bin/ssh|-x|n2|\"/usr/bin/hydra_pmi_proxy\"|--control-port|n1:4",
-                        "",
-                    ),
-                ],
-                "n2",
-                None,
-                "/usr/bin/ssh -x",
-                Some("hydra:n1:4"),
-            ),
-            (
-                vec![
-                    seen("app", "PMI_RANK=0"),
-                    seen("mpiexec.hydra|-launcher-exec|/t/shell", ""),
-                ],
+                "/usr/bin/ssh|-x|n2|\"/usr/bin/hydra_pmi_proxy\"|--control-port|n1:4",
                 "",
-                None,
-                "/t/shell -x",
-                None,
             ),
-            (vec![seen("app", "HOME=/")], "", None, "ssh", None),
-            (vec![], "", None, "ssh", None),
-        ] {
-            let found = read(&all);
-            let case = format!("{all:?}");
-            assert_eq!(found.others.join(" "), others, "{case}");
-            assert_eq!(found.slurm.as_deref(), slurm, "{case}");
-            assert_eq!(found.shell.join(" "), shell, "{case}");
-            assert_eq!(found.target.as_deref(), target, "{case}");
-            assert_eq!(found.wrong, None, "{case}");
+        ];
+        assert_found(&by_ssh, ("n2", None, "/usr/bin/ssh -x", Some("hydra:n1:4")));
+        let by_shell = [
+            ("app", "PMI_RANK=0"),
+            ("mpiexec.hydra|-launcher-exec|/t/shell", ""),
+        ];
+        assert_found(&by_shell, ("", None, "/t/shell -x", None));
+        for without_launcher in [&[("app", "HOME=/")][..], &[]] {
+            assert_found(without_launcher, ("", None, "ssh", None));
         }
     }
 

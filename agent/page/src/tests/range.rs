@@ -27,6 +27,11 @@ fn complete(address: &str) -> Value {
     json!(["the complete run", [0, 0, 20], 2, false, address])
 }
 
+/// As `shown`, of a range in the middle.
+fn part() -> Value {
+    json!(["8 s to 14 s", [8, 0, 6], 1, true, "#range=8..14"])
+}
+
 #[test]
 fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     let _shared = require!(shared: Browser);
@@ -38,6 +43,15 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     browser.prefer("light", (1280, 800))?;
     browser.open(&address)?;
     assert_eq!(shown(&browser)?, complete(""));
+    is_dragged(&browser)?;
+    is_set_by_keys(&browser)?;
+    is_linked(&browser, &address)?;
+    let errors = browser.errors()?;
+    assert!(errors.is_empty(), "{errors:?}");
+    Ok(())
+}
+
+fn is_dragged(browser: &Browser) -> Outcome {
     let notes = "return Array.from(document.querySelectorAll('section:not([hidden]) .complete'), note => note.checkVisibility())";
     assert_eq!(
         browser
@@ -49,8 +63,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
 
     // The session lasts 20 s; the finding was at 5 s, the change at 10 s.
     browser.drag(PLOT, (0.7, 0.4))?;
-    let part = json!(["8 s to 14 s", [8, 0, 6], 1, true, "#range=8..14"]);
-    assert_eq!(shown(&browser)?, part);
+    assert_eq!(shown(browser)?, part());
     let visible = browser.run(notes)?;
     assert!(
         visible
@@ -73,29 +86,35 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     assert!((place - 100.0 / 3.0).abs() < 0.01, "{marked}");
     // Dragging within a range narrows it; a drag over less than the shortest range has no effect.
     browser.drag(PLOT, (0.0, 0.5))?;
-    assert_eq!(shown(&browser)?[4], "#range=8..11");
+    assert_eq!(shown(browser)?[4], "#range=8..11");
     browser.drag(PLOT, (0.5, 0.51))?;
-    assert_eq!(shown(&browser)?[4], "#range=8..11");
+    assert_eq!(shown(browser)?[4], "#range=8..11");
     browser.double_click(PLOT)?;
-    assert_eq!(shown(&browser)?, complete(""));
+    assert_eq!(shown(browser)?, complete(""));
+    Ok(())
+}
 
+fn is_set_by_keys(browser: &Browser) -> Outcome {
     browser.run("document.querySelector('.range input').focus()")?;
     browser.press(RIGHT)?;
     browser.press(RIGHT)?;
     let by_keys = json!(["200 ms to 20 s", [0.2, 0, 19.8], 2, true, "#range=0.2..20"]);
-    assert_eq!(shown(&browser)?, by_keys);
+    assert_eq!(shown(browser)?, by_keys);
     let words = browser.run("return document.activeElement.getAttribute('aria-valuetext')")?;
     assert_eq!(words, "200 ms");
     browser.press(ESCAPE)?;
-    assert_eq!(shown(&browser)?, complete(""));
+    assert_eq!(shown(browser)?, complete(""));
+    Ok(())
+}
 
+fn is_linked(browser: &Browser, address: &str) -> Outcome {
     // A link restores the range, the order, the filter and the colour scheme.
     let link = "#range=8..14&theme=dark&sort.changes=2d&filter.changes=rank+1";
     browser.open("about:blank")?;
     browser.open(&format!("{address}{link}"))?;
     assert_eq!(
-        shown(&browser)?.as_array().map(|all| &all[..4]),
-        part.as_array().map(|all| &all[..4])
+        shown(browser)?.as_array().map(|all| &all[..4]),
+        part().as_array().map(|all| &all[..4])
     );
     let colour = "return getComputedStyle(document.body).backgroundColor";
     assert_eq!(browser.run(colour)?, "rgb(13, 17, 23)");
@@ -118,9 +137,7 @@ fn a_range_is_dragged_set_by_keys_linked_and_reset() -> Outcome {
     ] {
         browser.open("about:blank")?;
         browser.open(&format!("{address}#{broken}"))?;
-        assert_eq!(shown(&browser)?, complete(&format!("#{broken}")), "{broken}");
+        assert_eq!(shown(browser)?, complete(&format!("#{broken}")), "{broken}");
     }
-    let errors = browser.errors()?;
-    assert!(errors.is_empty(), "{errors:?}");
     Ok(())
 }

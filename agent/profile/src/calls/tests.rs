@@ -1,5 +1,7 @@
 //! Tests with synthetic sequences of calls of one process.
 
+use rules::pseudo_random::mixed;
+
 use super::*;
 
 /// A program of one thread. Each call has a site, a computing time before it, and a duration.
@@ -93,11 +95,9 @@ fn calls_that_were_overwritten_are_counted_and_leave_the_useful_share_exact() {
 #[test]
 fn iterations_that_are_seen_in_windows_have_the_mean_time_of_all() {
     let mut program = Program::new();
-    let mut random = 1_u32;
-    for _ in 0..10_000 {
-        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    for number in 0..10_000 {
         // One in five is thirty times as long as the others.
-        let ms = if (random >> 16).is_multiple_of(5) { 30 } else { 1 };
+        let ms = if mixed(number).is_multiple_of(5) { 30 } else { 1 };
         program.call(1, ms * 700_000, ms * 300_000);
     }
     let mean_ns = (program.now_ns - 1_000) as f64 / 10_000.0;
@@ -231,11 +231,10 @@ fn a_loop_that_goes_on_is_looked_at_ever_more_seldom_and_one_that_was_left_as_so
 #[test]
 fn the_number_of_calls_of_an_iteration_is_the_mean_over_all_that_were_seen() {
     let mut sequence = Sequence::default();
-    let (mut program, mut random) = (Program::new(), 1_u32);
-    for _ in 0..200 {
-        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    let mut program = Program::new();
+    for number in 0..200 {
         (0..12).for_each(|site| program.call(site, 300, 50));
-        let more = if (random >> 16).is_multiple_of(10) { 30 } else { 0 };
+        let more = if mixed(number).is_multiple_of(10) { 30 } else { 0 };
         (0..more).for_each(|_| program.call(12, 300, 50));
     }
     let mean = program.calls.len() as f64 / 200.0;

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::contract::Contract;
+use rules::pseudo_random::mixed;
 
 use super::ranks_tests::{Calling, called, messages, reports as steady};
 use super::*;
@@ -39,11 +40,8 @@ impl Mesh {
     }
 
     fn tile(&mut self) {
-        self.lot = self
-            .lot
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        if (self.lot >> 33) % 10 < 4 {
+        self.lot = mixed(self.lot);
+        if self.lot % 10 < 4 {
             self.send(3, 5, 16384);
             self.send(5, 8, 65536);
             return;
@@ -196,10 +194,8 @@ fn counts_that_differ_by_messages_on_their_way_determine_the_rates_of_the_mesh()
         let counted = steady.iter().cloned().map(|mut report| {
             let matrix = report.matrix.iter_mut();
             for pair in matrix.flat_map(|matrix| &mut matrix.sent) {
-                state = state
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                let missing = (state >> 33) % 3;
+                state = mixed(state);
+                let missing = state % 3;
                 pair.bytes -= pair.bytes / pair.messages * missing;
                 pair.messages -= missing;
             }

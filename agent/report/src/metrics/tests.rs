@@ -302,42 +302,21 @@ fn processes_without_a_rank_of_their_own_are_distinguished() {
     }
 }
 
-/// A snapshot that exceeds every bound.
-fn absurd() -> Snapshot {
-    let many = |number: usize, bound: &str| {
-        let label = LABELS.iter().find(|label| label.name == bound).unwrap();
-        number % (2 * label.values_max)
-    };
-    let function = |number: usize, prefix: &str, distinct: usize| FunctionTotals {
-        name: format!("{prefix}{}", number % distinct),
-        calls: 1,
-        time_ns: Some(1),
-        bytes: Some(1),
-        bytes_kind: Some(["sent", "posted", "written", "read"][number % 4]),
-        sizes: vec![1; abi::Sizes::BUCKETS],
-        estimate: Some(profile::cost::Estimate::exact(1, 1)),
-        ..FunctionTotals::default()
-    };
-    let processes = (0..5000).map(|number| ProcessView {
-        functions: (0..4)
-            .map(|step| 4 * number + step)
-            .flat_map(|number| [function(number, "MPI_", 300), function(number, "step", 1000)])
-            .collect(),
-        ..process(number as i32, Some(number as u32))
-    });
-    let rule = |number: usize| format!("rule{}", many(number, "rule"));
-    let change = |number: usize| ChangeView {
-        rule: rule(number),
+/// Twice as many rules as have a series of their own.
+fn absurd_rule(number: usize) -> String {
+    let label = LABELS.iter().find(|label| label.name == "rule").unwrap();
+    format!("rule{}", number % (2 * label.values_max))
+}
+
+fn absurd_change(number: usize) -> ChangeView {
+    use ChangeOutcome::{LeftAlone, Reverted, Written};
+    ChangeView {
+        rule: absurd_rule(number),
         variable: "v".repeat(1 + number),
         because: vec!["b".repeat(5000)],
         number: number as u64,
         decision: number as u64,
-        outcome: [
-            ChangeOutcome::Written,
-            ChangeOutcome::Reverted,
-            ChangeOutcome::LeftAlone,
-        ][number % 3]
-            .clone(),
+        outcome: [Written, Reverted, LeftAlone][number % 3].clone(),
         guard: Some(GuardView {
             before: Some(1.0),
             after: Some(1.0),
@@ -347,37 +326,17 @@ fn absurd() -> Snapshot {
         }),
         reaction: Some(Reaction::default()),
         ..ChangeView::default()
-    };
-    let value = |number: usize| RuleValue {
-        rule: rule(number / 20),
-        metric: format!("metric{}", number % 20),
-        ..RuleValue::default()
-    };
-    let rule_view = |number: usize| RuleView {
-        name: rule(number),
-        mode: Mode::Off,
-        dropped: rules::Dropped {
-            late: 1,
-            duplicate: 1,
-            outside: 1,
-            unplaced: 1,
-            overflow: 1,
-            outdated: 1,
-            foreign: 1,
-            straddling: 1,
-            skipped: 1,
-            discarded: 1,
-            partial: 1,
-        },
-        ..RuleView::default()
-    };
+    }
+}
+
+fn absurd_cost() -> CostView {
     let probe = |number: usize| ProbeCost {
         name: format!("step{number}"),
         ns: 1.0,
         ..ProbeCost::default()
     };
     let actions = "set call load replace insert_call remove_call set_arg affinity".split(' ');
-    let cost = CostView {
+    CostView {
         prices: Prices::table(String::new()),
         arming_ns: 1,
         probes: (0..2000).map(probe).collect(),
@@ -398,9 +357,53 @@ fn absurd() -> Snapshot {
         is_recorded: false,
         unread: Some(UnreadView::default()),
         windows: None,
+    }
+}
+
+/// A snapshot that exceeds every bound.
+fn absurd() -> Snapshot {
+    let function = |number: usize, prefix: &str, distinct: usize| FunctionTotals {
+        name: format!("{prefix}{}", number % distinct),
+        calls: 1,
+        time_ns: Some(1),
+        bytes: Some(1),
+        bytes_kind: Some(["sent", "posted", "written", "read"][number % 4]),
+        sizes: vec![1; abi::Sizes::BUCKETS],
+        estimate: Some(profile::cost::Estimate::exact(1, 1)),
+        ..FunctionTotals::default()
+    };
+    let processes = (0..5000).map(|number| ProcessView {
+        functions: (0..4)
+            .map(|step| 4 * number + step)
+            .flat_map(|number| [function(number, "MPI_", 300), function(number, "step", 1000)])
+            .collect(),
+        ..process(number as i32, Some(number as u32))
+    });
+    let value = |number: usize| RuleValue {
+        rule: absurd_rule(number / 20),
+        metric: format!("metric{}", number % 20),
+        ..RuleValue::default()
+    };
+    let rule_view = |number: usize| RuleView {
+        name: absurd_rule(number),
+        mode: Mode::Off,
+        dropped: rules::Dropped {
+            late: 1,
+            duplicate: 1,
+            outside: 1,
+            unplaced: 1,
+            overflow: 1,
+            outdated: 1,
+            foreign: 1,
+            straddling: 1,
+            skipped: 1,
+            discarded: 1,
+            partial: 1,
+        },
+        ..RuleView::default()
     };
     Snapshot {
-        cost: Some(cost),
+        cost: Some(absurd_cost()),
         job: JobView {
             program: "p".repeat(100_000),
             ..job()
@@ -411,7 +414,7 @@ fn absurd() -> Snapshot {
         matrix: Some(matrix(5000)),
         rules: (0..1000).map(rule_view).collect(),
         rule_values: (0..10_000).map(value).collect(),
-        changes: (0..3000).map(change).collect(),
+        changes: (0..3000).map(absurd_change).collect(),
         lost: vec![("ring_full", 1), ("texts", 2)],
         ..Snapshot::default()
     }

@@ -13,6 +13,20 @@ use serde_json::Value;
 use super::*;
 use crate::example;
 
+fn teams() -> TeamTotals {
+    TeamTotals {
+        regions: 4,
+        threads_least: 2,
+        threads_most: 2,
+        team_ns: 1_600_000_000,
+        working_ns: 1_200_000_000,
+        starting_ns: 100_000_000,
+        waiting_ns: 200_000_000,
+        ending_ns: 100_000_000,
+        ..TeamTotals::default()
+    }
+}
+
 /// A rank with all values.
 fn rank() -> ProcessView {
     let send = FunctionTotals {
@@ -39,17 +53,6 @@ fn rank() -> ProcessView {
         calls: 1,
         durations: Some(Histogram::of(calls)),
         ..FunctionTotals::default()
-    };
-    let teams = TeamTotals {
-        regions: 4,
-        threads_least: 2,
-        threads_most: 2,
-        team_ns: 1_600_000_000,
-        working_ns: 1_200_000_000,
-        starting_ns: 100_000_000,
-        waiting_ns: 200_000_000,
-        ending_ns: 100_000_000,
-        ..TeamTotals::default()
     };
     ProcessView {
         pid: 8120,
@@ -81,7 +84,7 @@ fn rank() -> ProcessView {
             regions: 5,
             inside_ns: Some(900_000_000),
             watched_ns: 1_000_000_000,
-            teams: Some(teams.into()),
+            teams: Some(teams().into()),
             ..RegionsView::default()
         }),
         ..ProcessView::default()
@@ -150,6 +153,20 @@ fn change() -> ChangeView {
     }
 }
 
+fn time() -> TimeView {
+    TimeView {
+        total: TimeParts {
+            on_cpu: TimeByMpi {
+                outside_ns: 500_000_000,
+                inside_ns: 250_000_000,
+                unknown_ns: 250_000_000,
+            },
+            ..TimeParts::default()
+        },
+        ..TimeView::default()
+    }
+}
+
 /// Nothing could be measured for the second rank.
 pub(super) fn everything() -> Snapshot {
     let pair = PairView {
@@ -167,17 +184,7 @@ pub(super) fn everything() -> Snapshot {
         },
         taken_at: "2026-01-02T03:04:05Z".into(),
         elapsed: Duration::from_millis(2_100),
-        time: TimeView {
-            total: TimeParts {
-                on_cpu: TimeByMpi {
-                    outside_ns: 500_000_000,
-                    inside_ns: 250_000_000,
-                    unknown_ns: 250_000_000,
-                },
-                ..TimeParts::default()
-            },
-            ..TimeView::default()
-        },
+        time: time(),
         processes: vec![
             rank(),
             ProcessView {

@@ -409,6 +409,21 @@ mod tests {
         snapshot
     }
 
+    /// A snapshot, and the texts that the last screen must contain and must not contain.
+    type PartRow<'a> = (Snapshot, &'a [&'a str], &'a [&'a str]);
+
+    fn assert_rows<const N: usize>(rows: [PartRow<'_>; N]) {
+        for (snapshot, there, absent) in rows {
+            let text = closing(&snapshot, false).join("\n");
+            for part in there {
+                assert!(text.contains(part), "{part:?} is missing:\n{text}");
+            }
+            for part in absent {
+                assert!(!text.contains(part), "{part:?} is there:\n{text}");
+            }
+        }
+    }
+
     #[test]
     fn numbers_of_a_part_of_the_time_say_of_which_and_agree_with_each_other() {
         let mpi = || {
@@ -422,8 +437,7 @@ mod tests {
             let functions = vec![counted_function("MPI_Send"), sampled_function("MPI_Iprobe", 0.61)];
             snapshot(Steps::MpiCalls, functions, 4_700_000_000)
         };
-        // A snapshot, and the texts that the last screen must contain and must not contain.
-        let rows: [(Snapshot, &[&str], &[&str]); 5] = [
+        assert_rows([
             // A function of the program that is sampled makes nothing of MPI an estimate.
             (
                 snapshot(
@@ -457,6 +471,12 @@ mod tests {
                 ],
                 &["sampled calls only", "~380"],
             ),
+        ]);
+    }
+
+    #[test]
+    fn figures_of_regions_say_when_they_were_measured_and_what_changed_since() {
+        assert_rows([
             (
                 of_regions(None),
                 &[
@@ -476,16 +496,7 @@ mod tests {
                 ],
                 &[],
             ),
-        ];
-        for (snapshot, there, absent) in rows {
-            let text = closing(&snapshot, false).join("\n");
-            for part in there {
-                assert!(text.contains(part), "{part:?} is missing:\n{text}");
-            }
-            for part in absent {
-                assert!(!text.contains(part), "{part:?} is there:\n{text}");
-            }
-        }
+        ]);
         // Also while the session goes on.
         assert!(
             pace::regions(&of_regions(Some(4)))[0].ends_with(", the last at 1.01 s, before the changes)")

@@ -354,82 +354,55 @@ fn probes_that_cannot_be_switched_back_are_said() {
     );
 }
 
+/// Makes the request; then this happens, with these effects and a part of the answer.
+fn assert_answered(request: Request, first: &str, then: Event, effects: &[&str], answer: &str) {
+    let mut it = writing();
+    assert_eq!(it.does(Event::Request(request), 1), [first]);
+    assert_eq!(it.take_answer(), None, "{first} is not done yet");
+    assert_eq!(it.does(then, 2), effects);
+    let given = format!("{:?}", it.take_answer());
+    assert!(given.contains(answer), "{given}");
+    assert_eq!(it.take_answer(), None, "it is answered once");
+}
+
 #[test]
 fn the_effects_of_a_request_precede_its_answer() {
+    let (stopping, no) = (Event::Listed(Ok(Answer::Stopping)), || ErrorText::new("no"));
+    assert_answered(Request::List, "list", stopping, &[], "Stopping");
+    assert_answered(
+        Request::Snapshot,
+        "report",
+        Event::Listed(Err(no())),
+        &[],
+        "Failed",
+    );
+
+    let mode = Mode::Advising;
     let rule = || "r".to_owned();
-    let switch = |mode| Request::Switch { rule: rule(), mode };
-    let switched = |result| Event::Switched(rule(), Mode::Advising, result, "no such rule".to_owned());
-    let added = |result| Event::Added(rule(), Mode::Advising, result);
-    let removed = |result| Event::Removed {
-        rule: rule(),
-        keeps: false,
-        result,
-    };
-    let remove = Request::Remove {
-        rule: rule(),
-        keep: false,
-    };
     let not_there = || "no such rule".to_owned();
-    for (request, first, then, effects, answer) in [
-        (
-            Request::List,
-            "list",
-            Event::Listed(Ok(Answer::Stopping)),
-            vec![],
-            "Stopping",
-        ),
-        (
-            Request::Snapshot,
-            "report",
-            Event::Listed(Err(ErrorText::new("no"))),
-            vec![],
-            "Failed",
-        ),
-        (
-            switch(Mode::Advising),
-            "switch r advising",
-            switched(Ok("applying".to_owned())),
-            vec!["say r switched from applying to advising"],
-            "Switched",
-        ),
-        (
-            switch(Mode::Advising),
-            "switch r advising",
-            switched(Err(NotSwitched::NoSuchRule)),
-            vec![],
-            "no such rule",
-        ),
-        (
-            remove.clone(),
-            "remove r false",
-            removed(RemoveResult::NoSuchRule(not_there())),
-            vec![],
-            "no such rule",
-        ),
-        (
-            remove.clone(),
-            "remove r false",
-            removed(RemoveResult::Removed),
-            vec!["say r removed; it had changed nothing"],
-            "Removed",
-        ),
-        (
-            remove,
-            "remove r false",
-            removed(RemoveResult::StillProbed("no".to_owned())),
-            vec![],
-            "Failed",
-        ),
-    ] {
-        let mut it = writing();
-        assert_eq!(it.does(Event::Request(request), 1), [first]);
-        assert_eq!(it.take_answer(), None, "{first} is not done yet");
-        assert_eq!(it.does(then, 2), effects);
-        let given = format!("{:?}", it.take_answer());
-        assert!(given.contains(answer), "{given}");
-        assert_eq!(it.take_answer(), None, "it is answered once");
-    }
-    let mut it = after!(writing(); added(Err(NotAdded::Failed("no".to_owned()))), ms(1));
+    let switch = |result, effects: &[&str], answer| {
+        let request = Request::Switch { rule: rule(), mode };
+        let switched = Event::Switched(rule(), mode, result, not_there());
+        assert_answered(request, "switch r advising", switched, effects, answer);
+    };
+    let said = "say r switched from applying to advising";
+    switch(Ok("applying".to_owned()), &[said], "Switched");
+    switch(Err(NotSwitched::NoSuchRule), &[], "no such rule");
+
+    let (keep, keeps) = (false, false);
+    let remove = |result, effects: &[&str], answer| {
+        let request = Request::Remove { rule: rule(), keep };
+        let rule = rule();
+        let removed = Event::Removed { rule, keeps, result };
+        assert_answered(request, "remove r false", removed, effects, answer);
+    };
+    remove(RemoveResult::NoSuchRule(not_there()), &[], "no such rule");
+    let said = "say r removed; it had changed nothing";
+    remove(RemoveResult::Removed, &[said], "Removed");
+    remove(RemoveResult::StillProbed("no".to_owned()), &[], "Failed");
+
+    let failed = Event::Added(rule(), mode, Err(NotAdded::Failed("no".to_owned())));
+    let mut it = after!(writing(); failed, ms(1));
     assert!(matches!(it.take_answer(), Some(Answer::Refused { .. })));
 }
 

@@ -132,14 +132,7 @@ fn a_function_that_was_timed_now_and_then_has_no_time_and_steps_without_mpi_are_
 
 #[test]
 fn parallel_regions_are_shown_as_in_the_session_with_the_time_until_which_they_were_probed() {
-    let header = Header {
-        host: "a".into(),
-        program: "simulate".into(),
-        wall_start_ns: 0,
-        origin: Time(0),
-        notes: [].into(),
-    };
-    let mut writer = RecordingWriter::new(&header).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     let process = ProcessId(0);
     for (time_s, total_s) in [(0, 0), (20, 10)] {
         for measure in [Measure::CpuTime, Measure::RunqueueTime] {
@@ -208,14 +201,7 @@ fn regions_that_were_probed_for_a_part_of_the_time_have_the_rate_of_that_part() 
 
 #[test]
 fn what_was_estimated_in_the_session_is_marked_in_its_recording() {
-    let header = Header {
-        host: "a".into(),
-        program: "simulate".into(),
-        wall_start_ns: 0,
-        origin: Time(0),
-        notes: [].into(),
-    };
-    let mut writer = RecordingWriter::new(&header).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     let process = ProcessId(0);
     for (probe, (function, counted)) in (0..).zip([
         ("MPI_Send", None),

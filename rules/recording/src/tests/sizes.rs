@@ -7,10 +7,8 @@ use super::*;
 fn typical(count: u64) -> Vec<Record> {
     let mut state = 1_u64;
     let mut random = move |below: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
+        state = rules::pseudo_random::mixed(state);
+        state % below
     };
     let mut time = 86_400_000_000_000_u64;
     let hit = |number: u64| {

@@ -72,9 +72,17 @@ fn sums_means_and_deviations_of_doubles() {
             &[2.0, 2.5, 1.5, 3.0],
             [Ok(9.0), Ok(2.25), Ok(0.5590169943749475)],
         ),
+    ] {
+        assert_eq!(of(values), expected, "{what}");
+    }
+}
+
+#[test]
+fn what_has_no_value_says_why() {
+    for (what, values, expected) in [
         (
             "nothing has a sum",
-            &[],
+            &[][..],
             [Ok(0.0), Err(WhyNone::NoValues), Err(WhyNone::NoValues)],
         ),
         (

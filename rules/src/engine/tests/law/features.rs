@@ -11,23 +11,49 @@ use crate::window::{Begin, Straddle};
 /// or decided.
 pub(super) type Counts = BTreeMap<String, (usize, usize)>;
 
+/// The features of a rule, and whether they came to an effect.
+#[derive(Default)]
+struct Features(BTreeMap<String, bool>);
+
+impl Features {
+    fn note(&mut self, feature: &str, came: bool) {
+        *self.0.entry(feature.to_string()).or_default() |= came;
+    }
+}
+
 /// Counts each feature of a rule once.
 pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, delivered: &Delivered) {
-    let mut features: BTreeMap<String, bool> = BTreeMap::new();
-    let mut note = |feature: &str, came: bool| *features.entry(feature.to_string()).or_default() |= came;
-    let closed = |name: &str| {
-        let is_it = |window: &&ClosedWindow| window.window == name;
-        let has_value =
-            |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
-        delivered.windows.iter().filter(is_it).any(has_value)
-    };
+    let mut features = Features::default();
+    note_windows(&mut features, text, rule, delivered);
+    note_metrics(&mut features, rule, delivered);
+    note_tunes(&mut features, rule, delivered);
+    let by_key = crate::engine::keyed_intake::ByKey::of(rule);
+    if (0..rule.probes.len()).any(|probe| by_key.has(probe)) {
+        features.note("folded by nodes", closed(delivered, "one"));
+    }
+    for (feature, came) in features.0 {
+        let known = counts.entry(feature).or_default();
+        known.0 += 1;
+        known.1 += usize::from(came);
+    }
+}
+
+/// Whether a window of this name closed with a value.
+fn closed(delivered: &Delivered, name: &str) -> bool {
+    let is_it = |window: &&ClosedWindow| window.window == name;
+    let has_value =
+        |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
+    delivered.windows.iter().filter(is_it).any(has_value)
+}
+
+fn note_windows(features: &mut Features, text: &str, rule: &CheckedRule, delivered: &Delivered) {
     for (place, window) in rule.windows.iter().enumerate() {
-        let came = closed(&window.name);
+        let came = closed(delivered, &window.name);
         let Some(boundaries) = window.boundaries() else {
-            note("window every", came);
+            features.note("window every", came);
             continue;
         };
-        note("window", came);
+        features.note("window", came);
         let from = |begin: Begin| boundaries.from.contains(&begin);
         let enters = |probe: usize| rule.probes[probe].name == "enter";
         let of_each = boundaries.begins_at().is_some_and(enters);
@@ -48,16 +74,19 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
             ("window complete by metric", complete_by_metric),
         ] {
             if has {
-                note(feature, came);
+                features.note(feature, came);
             }
         }
         if boundaries.discard.is_some() {
-            note("window discard", delivered.dropped.discarded > 0);
+            features.note("window discard", delivered.dropped.discarded > 0);
             if text.contains("discard: n_") || text.contains("discard: sum(busy_") {
-                note("window discard by metric", delivered.dropped.discarded > 0);
+                features.note("window discard by metric", delivered.dropped.discarded > 0);
             }
         }
     }
+}
+
+fn note_metrics(features: &mut Features, rule: &CheckedRule, delivered: &Delivered) {
     for metric in &rule.metrics {
         let word = metric.name.trim_end_matches(|c: char| c.is_ascii_digit());
         let shown = delivered.windows.iter().flat_map(|window| &window.metrics);
@@ -69,9 +98,12 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
         let mut windows = rule.windows.iter();
         if !windows.any(|window| metric.name.ends_with(&format!("_{}", window.name))) {
             let has_value = shown.any(|(_, value)| !value.starts_with("none"));
-            note(&format!("metric {timed}{word}"), has_value);
+            features.note(&format!("metric {timed}{word}"), has_value);
         }
     }
+}
+
+fn note_tunes(features: &mut Features, rule: &CheckedRule, delivered: &Delivered) {
     for (place, tune) in rule.tunes.iter().enumerate() {
         let said = delivered.said.iter().any(|said| match said {
             Output::Decision(decision) => {
@@ -83,23 +115,16 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, del
         let action = tune.action.as_ref();
         let target = action.map_or("advice".to_string(), |change| change.action.target());
         let word = target.trim_end_matches(|c: char| c.is_ascii_digit());
-        note(&format!("tune {word}"), said);
+        features.note(&format!("tune {word}"), said);
         let Trigger::Window(window) = tune.trigger else {
             continue;
         };
         match rule.windows[window].boundaries() {
-            None => note(&format!("tune {word} at a tick"), said),
-            Some(boundaries) if boundaries.within.is_some() => note(&format!("tune {word} inside"), said),
+            None => features.note(&format!("tune {word} at a tick"), said),
+            Some(boundaries) if boundaries.within.is_some() => {
+                features.note(&format!("tune {word} inside"), said)
+            }
             Some(_) => {}
         }
-    }
-    let by_key = crate::engine::keyed_intake::ByKey::of(rule);
-    if (0..rule.probes.len()).any(|probe| by_key.has(probe)) {
-        note("folded by nodes", closed("one"));
-    }
-    for (feature, came) in features {
-        let known = counts.entry(feature).or_default();
-        known.0 += 1;
-        known.1 += usize::from(came);
     }
 }
