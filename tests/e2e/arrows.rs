@@ -282,15 +282,15 @@ action: call cpus expression sync value words
 ";
 
 const ABI: &str = "
-limits:
 word:
 family: word
+limits: family
 histogram: word
 hold: word
 message: word
-partial_sum: limits word
-records: limits message word
-spec: limits message partial_sum
+records: message word
+partial_sum: records word
+spec: message partial_sum
 ";
 
 /// `stored` has the records as they are encoded, `block` their compressed bytes with checksums.
