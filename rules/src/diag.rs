@@ -172,9 +172,12 @@ pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S
         .map(|(_, candidate)| candidate)
 }
 
-/// The letters that are compared: case and everything after the 64th letter are ignored.
+/// Letters of a word that are compared; the time grows with their square.
+const COMPARED_MAX: usize = 64;
+
+/// The letters that are compared, whatever their case.
 fn compared(word: &str) -> String {
-    word.to_lowercase().chars().take(64).collect()
+    word.to_lowercase().chars().take(COMPARED_MAX).collect()
 }
 
 #[cfg(test)]

@@ -195,12 +195,11 @@ format:
 cost: format statistics
 error:
 fieldwise:
-glob:
 mpi:
 os_metrics:
 calls: cost fieldwise format student
 progress: calls student
-probe: calls glob mpi
+probe: calls mpi
 stream_views: fieldwise format
 snapshot: calls cost fieldwise format mpi os_metrics progress stream_views
 streams: format snapshot statistics stream_views

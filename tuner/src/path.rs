@@ -14,6 +14,8 @@ use thiserror::Error;
 pub(crate) const PATH_BYTES_MAX: usize = 4_096;
 /// Bound on the steps of a path.
 const STEPS_MAX: usize = 64;
+/// Characters of a path that an error shows.
+const SHOWN_MAX: usize = 100;
 
 /// Why a text is no path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -76,7 +78,7 @@ impl FromStr for Path {
 
     fn from_str(text: &str) -> Result<Path, PathError> {
         let error = |at: usize, why| PathError {
-            text: text.chars().take(100).collect(),
+            text: text.chars().take(SHOWN_MAX).collect(),
             why,
             column: at + 1,
         };

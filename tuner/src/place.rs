@@ -61,6 +61,7 @@ pub(crate) struct Place {
     what: String,
     address: Address,
     length: usize,
+    is_code: bool,
 }
 
 impl ProcessMemory {
@@ -144,7 +145,11 @@ impl ProcessMemory {
             _ => Some("it is not mapped as code of that file, for this process alone"),
         };
         let why = why.or((address.0 % PAGE + length as u64 > PAGE).then_some("it lies in two pages"));
-        self.of_module(module, address, length, what, why)
+        let place = self.of_module(module, address, length, what, why)?;
+        Ok(Place {
+            is_code: true,
+            ..place
+        })
     }
 
     /// A word of a module's table of addresses, which the dynamic linker fills.
@@ -244,6 +249,7 @@ impl ProcessMemory {
                 what: what.to_owned(),
                 address,
                 length,
+                is_code: false,
             }),
         }
     }
@@ -257,6 +263,11 @@ pub(crate) fn is_main_stack(map: &Mapping) -> bool {
 impl Place {
     pub(crate) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Whether threads of the program may execute these bytes.
+    pub(crate) fn is_code(&self) -> bool {
+        self.is_code
     }
 
     pub(crate) fn what(&self) -> &str {

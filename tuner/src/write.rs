@@ -45,7 +45,7 @@ use crate::arena::PAGE;
 use crate::memory::{self, MemoryError};
 use crate::place::Place;
 use crate::process::{Pid, ProcessError};
-use crate::ptrace::{HeldThread, PtraceError};
+use crate::ptrace::{HeldThread, PtraceError, Stopped};
 use crate::space::SpaceError;
 use crate::sys;
 use crate::variable::FollowError;
@@ -82,6 +82,9 @@ pub enum WriteError {
         what: String,
         address: Address,
     },
+    /// Code is written only while all threads of the process are held.
+    #[error("{what} of process {pid} was not changed: threads of the process run")]
+    Running { pid: Pid, what: String },
     #[error(transparent)]
     Memory(#[from] MemoryError),
     #[error(transparent)]
@@ -328,15 +331,42 @@ fn check_place(place: &WritablePlace, method: WriteMethod<'_>) -> Result<(), Wri
     })
 }
 
+/// The threads of the process that the calling thread holds while bytes are written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HeldThreads<'a> {
+    None,
+    One(&'a HeldThread),
+    All(&'a Stopped),
+}
+
+impl<'a> HeldThreads<'a> {
+    /// A thread through which words can be stored.
+    fn thread(self) -> Option<&'a HeldThread> {
+        match self {
+            HeldThreads::None => None,
+            HeldThreads::One(thread) => Some(thread),
+            HeldThreads::All(stopped) => stopped.threads().first(),
+        }
+    }
+}
+
 /// Writes `new` if the place still holds `expected` (`None` for our own memory and for unused stack), and
-/// reads it back. The caller ensures that no thread runs while code is written. `held` is a thread of the
-/// process that the calling thread holds.
+/// reads it back.
+///
+/// # Errors
+/// If code is to be written while threads run, or the place does not hold what is expected.
 pub(crate) fn commit_bytes(
     place: &Place,
     expected: Option<&[u8]>,
     new: &[u8],
-    held: Option<&HeldThread>,
+    held: HeldThreads<'_>,
 ) -> Result<(), WriteError> {
+    if place.is_code() && !matches!(held, HeldThreads::All(_)) {
+        return Err(WriteError::Running {
+            pid: place.pid(),
+            what: place.what().to_owned(),
+        });
+    }
     let other = || WriteError::OtherBytes {
         pid: place.pid(),
         what: place.what().to_owned(),
@@ -352,7 +382,7 @@ pub(crate) fn commit_bytes(
     }
     let (handle, address) = (place.handle(), place.address());
     let what = || place.what().to_owned();
-    match held.filter(|_| !place.may_override()) {
+    match held.thread().filter(|_| !place.may_override()) {
         None => put(WriteMethod::ProcMem, handle, place.pid(), address, new, &what)?,
         Some(held) => {
             for (address, word) in words(handle, place.pid(), address, new)? {

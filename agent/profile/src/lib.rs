@@ -14,8 +14,6 @@ pub mod error;
 mod fieldwise;
 // Used as `format::bytes`.
 pub mod format;
-// Used as `glob::matches`.
-pub mod glob;
 // Used as `mpi::find`.
 pub mod mpi;
 mod os_metrics;

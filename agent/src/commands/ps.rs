@@ -10,8 +10,8 @@ use job::os_metrics::{Sampler, available, usable};
 use job::{ProcessTable, launcher_above, script_of};
 use profile::Counters;
 use profile::format::{percent, wrapped};
-use profile::glob::matches;
 use report::view;
+use rules::matches_glob;
 
 use crate::{
     cli::PsArgs,
@@ -246,7 +246,7 @@ fn runtimes(pid: i32) -> Vec<&'static str> {
         .collect();
     let mut found: Vec<&str> = Vec::new();
     for (glob, name) in RUNTIMES {
-        if files.iter().any(|file| matches(glob, file)) && !found.contains(name) {
+        if files.iter().any(|file| matches_glob(glob, file)) && !found.contains(name) {
             found.push(name);
         }
     }

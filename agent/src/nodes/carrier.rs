@@ -26,6 +26,9 @@ use crate::{
     rights::{self, ProgramPart},
 };
 
+/// Messages that wait to be sent; the session waits if there are more.
+const SENT_MAX: usize = 8;
+
 /// What the carrier is for.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum CarrierOrder {
@@ -193,7 +196,7 @@ impl Open {
         stream.set_nonblocking(true)?;
         let (mut from, mut to) = tokio::net::UnixStream::from_std(stream)?.into_split();
         let mut ended = self.server.as_ref().map(|server| Readable::end_of(server.pid()));
-        let (sender, mut sent) = tokio::sync::mpsc::channel(8);
+        let (sender, mut sent) = tokio::sync::mpsc::channel(SENT_MAX);
         let mut reading = tokio::task::JoinSet::new();
         reading.spawn(async move {
             let mut head = [0; HEAD_BYTES];

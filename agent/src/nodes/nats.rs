@@ -38,8 +38,9 @@ const BEGIN_WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest pause between two attempts to connect again.
+/// The longest pause between two attempts to connect again, and by how much longer each is than the one before.
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
+const RECONNECT_STEP: Duration = Duration::from_millis(50);
 /// Connections beyond one for each node.
 const FURTHER_CONNECTIONS: usize = 8;
 /// Messages that wait in the client, in each direction.
@@ -226,8 +227,8 @@ impl Connection {
             .subscription_capacity(CAPACITY)
             .ignore_discovered_servers()
             .reconnect_delay_callback(|attempts| {
-                let millis = 50 * u64::try_from(attempts).unwrap_or(u64::MAX).min(1_000);
-                Duration::from_millis(millis).min(RECONNECT_MAX)
+                let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+                RECONNECT_STEP.saturating_mul(attempts).min(RECONNECT_MAX)
             });
         let client = options.connect(servers?).await.map_err(|error| failed(&error))?;
         let messages = client.subscribe(subject.to_owned()).await;

@@ -36,6 +36,8 @@ use crate::{exit::Failure, readable::Readable, rights};
 
 /// Connections beyond the permitted sessions that are open at a time, to be refused; further ones are closed.
 const REFUSED_MAX: u32 = 32;
+/// Connections that wait to be accepted.
+const WAITING_MAX: i32 = 64;
 
 /// The options of `tuneagent node serve`.
 #[derive(Clone, Debug)]
@@ -297,6 +299,6 @@ fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     let listener = new(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     bind(&listener, &address)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
-    listen(&listener, 64)?;
+    listen(&listener, WAITING_MAX)?;
     Ok(listener)
 }

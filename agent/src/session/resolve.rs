@@ -8,8 +8,8 @@ use plan::{Action, FunctionName, SyncPoint};
 use tuner::{AddressSpace, Module, Pid};
 
 use probe::FileSelections;
-use profile::glob::matches;
 use profile::probe::ProbeSelector;
+use rules::matches_glob;
 
 /// Maximum number of functions that a message lists.
 const LISTED_MAX: usize = 6;
@@ -111,7 +111,7 @@ fn the_one(wanted: &FunctionName, space: &AddressSpace) -> Result<FunctionName, 
         wanted
             .module
             .as_deref()
-            .is_none_or(|module| matches(module, file))
+            .is_none_or(|module| matches_glob(module, file))
     };
     let mut found = BTreeSet::new();
     let modules = space.modules.iter();

@@ -9,7 +9,7 @@ use profile::cost::CostView;
 use profile::format::{duration, plural};
 use profile::{
     FindingView, JobView, MatrixView, Metered, ProcessView, RISK, SequenceView, Snapshot, TimeView,
-    TraceView, glob, has_mpi, name_programs,
+    TraceView, has_mpi, name_programs,
     probe::Probe,
     streams::{ContractFollower, RankReport},
 };
@@ -122,7 +122,7 @@ impl<'a> Views<'a> {
     fn never_called(&self, processes: &[ProcessView]) -> Vec<String> {
         let is_named = |probe: &&Probe| {
             let mut patterns = self.options.probe.iter();
-            probe.mpi.is_none() && patterns.any(|pattern| glob::matches(pattern, &probe.name))
+            probe.mpi.is_none() && patterns.any(|pattern| rules::matches_glob(pattern, &probe.name))
         };
         let is_called = |probe: &Probe| {
             let mut functions = processes.iter().flat_map(|process| &process.functions);

@@ -22,7 +22,7 @@ use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
 use crate::remote::{self, HeldResult, RemoteSetup, STOP_WAIT, Task, ThreadSearch, Worker};
 use crate::space::AddressSpace;
-use crate::write;
+use crate::write::{self, HeldThreads};
 use crate::writer::{Writer, WriterError};
 
 impl Writer {
@@ -259,13 +259,13 @@ fn apply(
     }
     let is_plain = !plan.is_unbound && plan.patch.sites.iter().all(|site| !site.is_code);
     if is_plain && memory.may_override() {
-        write_all(&places, underway, None)?;
+        write_all(&places, underway, HeldThreads::None)?;
         return Ok((Mechanism::Plain, Duration::ZERO));
     }
     let written = remote::with_all(process, |stopped| {
         match keeps_from_changing(stopped, memory, setup, plan)? {
             Some(why) => Ok(HeldResult::Hindered(why)),
-            None => write_all(&places, underway, stopped.threads().first()).map(HeldResult::Done),
+            None => write_all(&places, underway, HeldThreads::All(stopped)).map(HeldResult::Done),
         }
     });
     written.map(|((), held)| (Mechanism::HoldAll, held))
@@ -305,7 +305,7 @@ fn keeps_from_changing(
 fn write_all(
     places: &[(Place, &PatchedBytes)],
     underway: fn(),
-    held: Option<&HeldThread>,
+    held: HeldThreads<'_>,
 ) -> Result<(), ActionError> {
     all_or_none(
         places,
@@ -363,11 +363,11 @@ impl RevertContext<'_> {
             .any(|(place, site)| site.is_code || !place.may_override());
         let mut left = self.arena;
         if !holds {
-            let other = self.write(underway, None)?;
+            let other = self.write(underway, HeldThreads::None)?;
             return Ok(Reverted { other, left });
         }
         let mut stopped = Stopped::all(self.process, STOP_WAIT)?;
-        let other = self.write(underway, stopped.threads().first())?;
+        let other = self.write(underway, HeldThreads::All(&stopped))?;
         if let (Some(arena), None) = (&self.arena, other) {
             // While all threads are held anyway. If one is in it, or this fails, it is unmapped later.
             let gate = &self.setup.gate;
@@ -378,7 +378,7 @@ impl RevertContext<'_> {
         Ok(Reverted { other, left })
     }
 
-    fn write(&self, underway: fn(), held: Option<&HeldThread>) -> Result<Option<Bytes>, ActionError> {
+    fn write(&self, underway: fn(), held: HeldThreads<'_>) -> Result<Option<Bytes>, ActionError> {
         let mut other = None;
         for (place, site) in self.places.iter().rev() {
             let found = place.read()?;

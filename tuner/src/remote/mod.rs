@@ -33,7 +33,7 @@ use crate::ptrace::HeldThread;
 use crate::seccomp::SystemCall;
 use crate::space::AddressSpace;
 use crate::unwind::Unwinder;
-use crate::write;
+use crate::write::{self, HeldThreads};
 
 /// Bytes of stack that a stub or a system call needs, with some for the called function. A thread with less
 /// is not used.
@@ -283,7 +283,7 @@ impl<'a> Worker<'a> {
         let laid = frame::frame(&state, top, gate.signal_return).ok_or(no_frame)?;
         for (offset, piece) in pages(laid.address, &laid.bytes) {
             let place = memory.stack(arch::stack(&original), offset, piece.len())?;
-            write::commit_bytes(&place, None, piece, Some(thread))?;
+            write::commit_bytes(&place, None, piece, HeldThreads::One(thread))?;
         }
         Ok(Worker {
             thread,

@@ -15,6 +15,7 @@ use crate::ptrace::{self, HeldThread, PtraceError, Stopped};
 use crate::seccomp;
 use crate::space::AddressSpace;
 use crate::symbol::{Symbol, SymbolKind};
+use crate::write::{self, HeldThreads};
 
 /// A thread that can be stopped at all stops within this time, even if many others wait for a CPU.
 pub(crate) const STOP_WAIT: Duration = Duration::from_secs(1);
@@ -410,7 +411,7 @@ pub(crate) fn fill(
 ) -> Result<(), ActionError> {
     for (address, piece) in pages(at, bytes) {
         let place = memory.own(arena, address, piece.len())?;
-        crate::write::commit_bytes(&place, None, piece, Some(held))?;
+        write::commit_bytes(&place, None, piece, HeldThreads::One(held))?;
     }
     Ok(())
 }

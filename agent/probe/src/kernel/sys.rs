@@ -204,41 +204,39 @@ impl Mapping {
         Ok(Mapping { first, words, access })
     }
 
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `of` mapped this many words, at the start of a page; they stay mapped as long as `self` lives, and the
+        // kernel's side changes each of them in one piece.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
+    }
+
+    fn range(&self, first: usize, number: usize) -> Option<&[AtomicU64]> {
+        self.words().get(first..first.checked_add(number)?)
+    }
+
     /// The current value of a word; `None` after the last one.
-    pub(super) fn load(&self, place: usize, order: Ordering) -> Option<u64> {
-        // SAFETY: within the mapping, by the check before; the kernel's pages are aligned.
-        let word = (place < self.words).then(|| unsafe { self.first.add(place).as_ref() });
-        word.map(|word| word.load(order))
+    pub(super) fn load(&self, index: usize, order: Ordering) -> Option<u64> {
+        self.words().get(index).map(|word| word.load(order))
     }
 
     /// Copies the current values of words, one by one; `None` if there are fewer.
-    pub(super) fn copy(&self, place: usize, to: &mut [u64]) -> Option<()> {
-        place.checked_add(to.len()).filter(|end| *end <= self.words)?;
-        for (word, at) in to.iter_mut().zip(place..) {
-            // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
-            *word = unsafe { self.first.add(at).as_ref() }.load(Ordering::Relaxed);
+    pub(super) fn copy(&self, first: usize, to: &mut [u64]) -> Option<()> {
+        let words = self.range(first, to.len())?;
+        for (word, now) in to.iter_mut().zip(words) {
+            *word = now.load(Ordering::Relaxed);
         }
         Some(())
     }
 
-    /// Whether the words from `place` on equal these now, one by one; `None` if there are fewer.
-    pub(super) fn has(&self, place: usize, words: &[u64]) -> Option<bool> {
-        place.checked_add(words.len()).filter(|end| *end <= self.words)?;
-        let mut words = words.iter().zip(place..);
-        Some(words.all(|(word, at)| {
-            // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
-            *word == unsafe { self.first.add(at).as_ref() }.load(Ordering::Relaxed)
-        }))
+    /// Whether the words from `first` on equal these now, one by one; `None` if there are fewer.
+    pub(super) fn has(&self, first: usize, words: &[u64]) -> Option<bool> {
+        let mut now = self.range(first, words.len())?.iter().zip(words);
+        Some(now.all(|(now, word)| now.load(Ordering::Relaxed) == *word))
     }
 
     /// A word, for changing; `None` if the mapping is read-only.
-    pub(super) fn word(&self, place: usize) -> Option<&AtomicU64> {
-        if self.access == Access::Read || place >= self.words {
-            return None;
-        }
-        // SAFETY: within the mapping, by the check above; it lives as long as `self`, and the kernel's side
-        // changes the word in one piece.
-        Some(unsafe { self.first.add(place).as_ref() })
+    pub(super) fn word(&self, index: usize) -> Option<&AtomicU64> {
+        self.words().get(index).filter(|_| self.access == Access::Write)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use plan::GpuCall;
 
-use crate::glob::matches;
+use rules::matches_glob;
 
 /// Selects functions to probe.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,8 +34,8 @@ impl ProbeSelector {
     pub fn means(&self, name: &str, is_mpi: bool) -> bool {
         match self {
             ProbeSelector::Function(wanted) => wanted == name,
-            ProbeSelector::Pattern(pattern) => matches(pattern, name),
-            ProbeSelector::Mpi(pattern) => is_mpi && matches(pattern, name),
+            ProbeSelector::Pattern(pattern) => matches_glob(pattern, name),
+            ProbeSelector::Mpi(pattern) => is_mpi && matches_glob(pattern, name),
             ProbeSelector::OpenmpRegion => starts_team(name),
             ProbeSelector::OpenmpSize => plan::takes_team_size(name),
             ProbeSelector::OpenmpBody => is_body(name),

@@ -11,8 +11,8 @@ use std::{collections::BTreeMap, error::Error, path::Path, sync::Arc};
 use job::{Discovery, Member};
 use probe::kernel;
 use profile::format::{count, nearest, plural};
-use profile::glob;
 use report::console;
+use rules::matches_glob;
 use serde::Serialize;
 use tuner::catalog::{self, CatalogEntry, SymbolUse};
 use tuner::dwarf::{self, Description, Inlined, Origin};
@@ -89,7 +89,7 @@ struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     fn new(args: &'a SymbolsArgs) -> Wanted<'a> {
         let pattern = args.pattern.as_deref();
-        let glob = pattern.filter(|pattern| glob::has_wildcards(pattern));
+        let glob = pattern.filter(|pattern| pattern.contains(['*', '?']));
         Wanted {
             spelling: pattern
                 .filter(|_| glob.is_none())
@@ -106,7 +106,7 @@ impl<'a> Wanted<'a> {
         match (&self.glob, &self.spelling) {
             (Some(pattern), _) => {
                 let without_parameters = name.split('(').next().unwrap_or(name);
-                glob::matches(pattern, name) || glob::matches(pattern, without_parameters)
+                matches_glob(pattern, name) || matches_glob(pattern, without_parameters)
             }
             (None, Some((text, spelling))) => *text == name || spelling.fit(name.as_bytes()).is_some(),
             (None, None) => true,
