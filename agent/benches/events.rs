@@ -38,7 +38,7 @@ struct Requested {
 
 impl Requested {
     fn parse(words: &[String]) -> Requested {
-        let number = |place: usize| words[place].parse::<f64>().unwrap();
+        let number = |index: usize| words[index].parse::<f64>().unwrap();
         Requested {
             producers: number(0) as u32,
             rate: number(1),

@@ -97,9 +97,9 @@ fn hits(rank: u32, number: u64) -> Vec<Observation> {
 /// The messages of the nodes, in an order that is not that of their numbers.
 fn messages(nodes: &mut [Node]) -> Vec<Vec<u8>> {
     let count = nodes.len();
-    let mut order: Vec<usize> = (0..count).map(|place| place * 7919 % count).collect();
+    let mut order: Vec<usize> = (0..count).map(|index| index * 7919 % count).collect();
     order.dedup();
-    let message = |place: usize| nodes[place].report().encode().expect("it fits");
+    let message = |index: usize| nodes[index].report().encode().expect("it fits");
     order.into_iter().map(message).collect()
 }
 

@@ -36,8 +36,12 @@ pub enum WritablePlaceError {
     #[error(transparent)]
     Follow(#[from] FollowError),
     /// Neither the user nor the debug information states its type.
-    #[error("{}", unknown_type(.symbol, *.size))]
-    TypeUnknown { symbol: String, size: u64 },
+    #[error("{}", unknown_type(.symbol, *.size, *.is_enum))]
+    TypeUnknown {
+        symbol: String,
+        size: u64,
+        is_enum: bool,
+    },
     #[error("{}", compound(.symbol, .type_name, .fields))]
     IsCompound {
         symbol: String,
@@ -92,17 +96,24 @@ pub struct UnloadedError {
 }
 
 /// What to do where the type is not known: state it, or name a part that has one.
-fn unknown_type(symbol: &str, size: u64) -> String {
+fn unknown_type(symbol: &str, size: u64, is_enum: bool) -> String {
     let fitting = ValueType::ALL
         .iter()
-        .filter(|value_type| value_type.size() as u64 == size);
+        .filter(|value_type| value_type.size() as u64 == size)
+        .filter(|value_type| {
+            !is_enum || !matches!(value_type, ValueType::Bool | ValueType::F32 | ValueType::F64)
+        });
     let names: Vec<&str> = fitting.map(|value_type| value_type.name()).collect();
     match names.is_empty() {
         true => format!(
             "`{symbol}` has {size} bytes, which no single value has: name an element or a member of it"
         ),
         false => format!(
-            "the type of `{symbol}` ({size} bytes) is not known: state it, one of {}",
+            "{}: state the type (set --type, in a rule `as`), one of {}",
+            match is_enum {
+                true => format!("`{symbol}` is an enum, which is written as a number"),
+                false => format!("the type of `{symbol}` is not known"),
+            },
             names.join(", ")
         ),
     }
@@ -331,6 +342,7 @@ fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueTyp
         return Err(WritablePlaceError::TypeUnknown {
             symbol: symbol(),
             size: location.size,
+            is_enum: found.is_some_and(|found| found.kind == ValueKind::Enum),
         });
     };
     if location.size != stated.size() as u64 {

@@ -438,6 +438,10 @@ impl Snapshot {
         of.cloned().reduce(|sum, other| RegionsView {
             regions: sum.regions + other.regions,
             inside_ns: sum.inside_ns.zip(other.inside_ns).map(|(one, other)| one + other),
+            inside_to_ns: sum
+                .inside_to_ns
+                .zip(other.inside_to_ns)
+                .map(|(one, other)| one + other),
             watched_ns: sum.watched_ns + other.watched_ns,
             until_ns: sum
                 .until_ns

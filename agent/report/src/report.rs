@@ -287,6 +287,7 @@ fn change(view: &ChangeView) -> Value {
         "variable": view.variable,
         "old": known(&view.old),
         "new": known(&view.new),
+        "remains": view.remains,
         "mechanism": view.mechanism,
         "hold_ns": view.hold_ns,
         "outcome": view.outcome.to_string(),

@@ -65,6 +65,7 @@ fn inverse(args: &CallArgs) -> Result<Inverse, Failure> {
     Ok(Inverse::Call {
         call: Invocation::parse(inverse).map_err(Failure::invalid)?,
         was: was.map_err(Failure::invalid)?,
+        remains: None,
     })
 }
 

@@ -175,6 +175,8 @@ fn regions(record: &Record) -> Option<RegionsView> {
     Some(RegionsView {
         regions: count,
         inside_ns,
+        // Recordings do not have it.
+        inside_to_ns: None,
         watched_ns,
         until_ns,
         teams: None,

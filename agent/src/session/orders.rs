@@ -330,6 +330,7 @@ impl Resolver<'_> {
             action: change.action.keyword(),
             variable,
             new: change.action.value().map(ToString::to_string).unwrap_or_default(),
+            remains: change.action.remains().map(str::to_owned),
             ..ChangeView::default()
         }
     }

@@ -30,8 +30,8 @@ fn hits_carry_the_captures_and_the_duration() {
                 .enumerate()
                 .all(|(i, hit)| hit.captures[0] == 40 + i as u64)
         );
-        let ordinal = |hits: &[&abi::HitRecord], place: usize| {
-            hits.iter().map(|hit| hit.captures[place]).collect::<Vec<_>>()
+        let ordinal = |hits: &[&abi::HitRecord], index: usize| {
+            hits.iter().map(|hit| hit.captures[index]).collect::<Vec<_>>()
         };
         assert_eq!(
             ordinal(&entries, 2),

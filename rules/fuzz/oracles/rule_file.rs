@@ -135,15 +135,15 @@ impl Farm {
         self.sample(process, window, time);
         // Every probe is hit in file order; with a seed, zero to two times.
         let between = self.every / (self.plan.probes.len() as u64 + 1);
-        for place in 0..self.plan.probes.len() {
+        for index in 0..self.plan.probes.len() {
             let hits = self.data.below(3, 1);
             for _ in 0..hits {
-                let later = self.data.below(self.every, between * (place as u64 + 1));
-                self.hit(process, place, window, later);
+                let later = self.data.below(self.every, between * (index as u64 + 1));
+                self.hit(process, index, window, later);
             }
             self.engine.observe(rules::Observation::ProbeTotals {
                 rule: rules::RuleId(0),
-                probe: rules::ProbeId(place),
+                probe: rules::ProbeId(index),
                 process,
                 time,
                 count: window,
@@ -175,8 +175,8 @@ impl Farm {
         }
     }
 
-    fn hit(&mut self, process: rules::ProcessId, place: usize, window: u64, later: u64) {
-        let captures = &self.plan.probes[place].captures;
+    fn hit(&mut self, process: rules::ProcessId, index: usize, window: u64, later: u64) {
+        let captures = &self.plan.probes[index].captures;
         // Captures of the hit; in some windows they are missing or fewer than planned.
         let captures = match window % 5 {
             3 => vec![Err("not resident".to_string()); captures.len()],
@@ -194,7 +194,7 @@ impl Farm {
         };
         self.engine.observe(rules::Observation::Hit {
             rule: rules::RuleId(0),
-            probe: rules::ProbeId(place),
+            probe: rules::ProbeId(index),
             process,
             thread: 1,
             time: rules::Time(self.every.saturating_mul(window - 1).saturating_add(later)),

@@ -223,6 +223,17 @@ impl Action {
         matches!(self, Action::Call(call) if call.inverse == Inverse::Unstated)
     }
 
+    /// What remains of it in the program after it was reverted, in words.
+    pub fn remains(&self) -> Option<&str> {
+        match self {
+            Action::Call(CallRequest {
+                inverse: Inverse::Call { remains, .. },
+                ..
+            }) => remains.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether it is a call that leaves nothing to revert.
     pub fn leaves_nothing(&self) -> bool {
         matches!(self, Action::Call(call) if matches!(call.inverse, Inverse::NotNeeded(_)))
@@ -234,7 +245,9 @@ impl Action {
         let Action::Call(CallRequest {
             function,
             arguments,
-            inverse: Inverse::Call { call, was: Some(_) },
+            inverse: Inverse::Call {
+                call, was: Some(_), ..
+            },
             ..
         }) = self
         else {
@@ -374,16 +387,19 @@ impl Inverse {
         match self {
             Inverse::Unstated => "it stays".to_owned(),
             Inverse::NotNeeded(why) => format!("nothing to revert: {why}"),
-            Inverse::Call { call, was } => {
+            Inverse::Call { call, was, remains } => {
                 let read = was.as_ref().map_or(0, |was| was.arguments.len());
                 let inverse = format!("{}({})", call.function, shown(&call.arguments, first + read));
-                match was {
-                    None => format!("reverted by {inverse}"),
-                    Some(was) => {
-                        let reader = shown(&was.arguments, first);
-                        format!("reverted by {inverse}, with was from {}({reader})", was.function)
-                    }
-                }
+                let reader = was.as_ref().map(|was| {
+                    let reader = shown(&was.arguments, first);
+                    format!(", with was from {}({reader})", was.function)
+                });
+                let remains = remains.as_ref().map(|remains| format!("; {remains}"));
+                format!(
+                    "reverted by {inverse}{}{}",
+                    reader.unwrap_or_default(),
+                    remains.unwrap_or_default()
+                )
             }
         }
     }
@@ -391,7 +407,7 @@ impl Inverse {
     /// Its calls, in the order in which they are made.
     fn calls_mut(&mut self) -> Vec<&mut Invocation> {
         match self {
-            Inverse::Call { call, was } => was.iter_mut().chain([call]).collect(),
+            Inverse::Call { call, was, .. } => was.iter_mut().chain([call]).collect(),
             Inverse::Unstated | Inverse::NotNeeded(_) => Vec::new(),
         }
     }

@@ -125,6 +125,9 @@ pub enum Inverse {
         /// A call that the same thread makes just before the first one, with constants: its result is
         /// [`Argument::Was`].
         was: Option<Invocation>,
+        /// What it does not restore, in words: `glibc keeps up to 64 MiB`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remains: Option<String>,
     },
 }
 

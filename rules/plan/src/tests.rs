@@ -67,6 +67,7 @@ fn an_action_that_is_sent_comes_back() {
     let inverse = Inverse::Call {
         call: call("f(was)"),
         was: Some(call("g()")),
+        remains: Some("its cache stays".to_owned()),
     };
     let value = Expression::parse("clamp(original * 2, 0.5, 8)").unwrap();
     for action in [

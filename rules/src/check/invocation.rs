@@ -86,6 +86,10 @@ impl Checker<'_> {
             };
         };
         let Some(call) = call else {
+            if let Some(remains) = &entry.remains {
+                let message = "`remains` is said of an inverse, and this call has none";
+                return self.report(superfluous(message, remains.span));
+            }
             return match (was, because) {
                 (Some(was), _) => {
                     self.report(superfluous("with `inverse: none` nothing passes `was`", was.span))
@@ -131,7 +135,9 @@ impl Checker<'_> {
                     ..formula
                 }));
                 let call = inverse.call;
-                Some((Inverse::Call { call, was }, formulas))
+                let remains = entry.remains.as_ref();
+                let remains = remains.map(|remains| remains.raw.trim().to_owned());
+                Some((Inverse::Call { call, was, remains }, formulas))
             }
         }
     }

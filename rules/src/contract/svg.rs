@@ -100,17 +100,17 @@ impl Layout {
         let mut places = vec![(0, 0); layer_of.len()];
         let mut rows = 1;
         for layer in 0..count {
-            let members = (0..layer_of.len()).filter(|place| layer_of[*place] == layer);
+            let members = (0..layer_of.len()).filter(|index| layer_of[*index] == layer);
             // Near the mean of those that send to it.
-            let height = |place: usize| {
-                let sum: usize = senders[place].iter().map(|sender| places[*sender].1).sum();
-                sum as f64 / senders[place].len().max(1) as f64
+            let height = |index: usize| {
+                let sum: usize = senders[index].iter().map(|sender| places[*sender].1).sum();
+                sum as f64 / senders[index].len().max(1) as f64
             };
-            let mut ordered: Vec<(f64, usize)> = members.map(|place| (height(place), place)).collect();
+            let mut ordered: Vec<(f64, usize)> = members.map(|index| (height(index), index)).collect();
             ordered.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             rows = rows.max(ordered.len());
-            for (row, (_, place)) in ordered.into_iter().enumerate() {
-                places[place] = (layer, row);
+            for (row, (_, index)) in ordered.into_iter().enumerate() {
+                places[index] = (layer, row);
             }
         }
         Layout {
@@ -122,8 +122,8 @@ impl Layout {
     }
 
     /// The upper left corner of a module or place; layers are centred.
-    fn corner(&self, place: usize) -> (f64, f64) {
-        let (layer, row) = self.places[place];
+    fn corner(&self, index: usize) -> (f64, f64) {
+        let (layer, row) = self.places[index];
         let members = self.places.iter().filter(|place| place.0 == layer).count();
         let free = (self.rows - members) as f64 / 2.0;
         (LEFT + layer as f64 * STEP.0, TOP + (row as f64 + free) * STEP.1)
@@ -135,8 +135,8 @@ impl Layout {
     }
 
     /// The points in the middle of the left and of the right side.
-    fn sides(&self, place: usize) -> [(f64, f64); 2] {
-        let (x, y) = self.corner(place);
+    fn sides(&self, index: usize) -> [(f64, f64); 2] {
+        let (x, y) = self.corner(index);
         [(x, y + BOX.1 / 2.0), (x + BOX.0, y + BOX.1 / 2.0)]
     }
 
@@ -145,11 +145,11 @@ impl Layout {
         let [_, first] = self.sides(from);
         let mut path = format!("M{} {}", first.0, first.1);
         let (mut start, mut middle) = (first, None);
-        for &place in way.iter().chain([&to]) {
-            let [left, right] = self.sides(place);
+        for &index in way.iter().chain([&to]) {
+            let [left, right] = self.sides(index);
             let x = (start.0 + left.0) / 2.0;
             let _ = write!(path, "C{x} {} {x} {} {} {}", start.1, left.1, left.0, left.1);
-            if place != to {
+            if index != to {
                 let _ = write!(path, "L{} {}", right.0, right.1);
             }
             middle.get_or_insert((x, (start.1 + left.1) / 2.0));

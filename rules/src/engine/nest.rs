@@ -28,7 +28,7 @@ impl Nesting {
         let boundaries = || rule.windows.iter().filter_map(Window::boundaries);
         Nesting {
             order: outer_first(&rule.windows),
-            looks_out: places.map(|place| looks_out(rule, place)).collect(),
+            looks_out: places.map(|index| looks_out(rule, index)).collect(),
             moves: probes
                 .map(|probe| boundaries().any(|boundaries| may_move(boundaries, probe)))
                 .collect(),
@@ -116,25 +116,25 @@ fn may_move(boundaries: &Boundaries, probe: usize) -> bool {
 
 /// Indices of the windows, each after its enclosing window.
 fn outer_first(windows: &[Window]) -> Vec<usize> {
-    let within = |place: usize| {
+    let within = |index: usize| {
         windows
-            .get(place)
+            .get(index)
             .and_then(Window::boundaries)
             .and_then(|boundaries| boundaries.within)
     };
-    let depth = |place: usize| {
-        std::iter::successors(within(place), |outer| within(*outer))
+    let depth = |index: usize| {
+        std::iter::successors(within(index), |outer| within(*outer))
             .take(windows.len())
             .count()
     };
     let mut order: Vec<usize> = (0..windows.len()).collect();
-    order.sort_by_key(|place| depth(*place));
+    order.sort_by_key(|index| depth(*index));
     order
 }
 
-fn looks_out(rule: &CheckedRule, place: usize) -> bool {
+fn looks_out(rule: &CheckedRule, index: usize) -> bool {
     let mut found = false;
-    rule.formulas_of(place).into_iter().for_each(|formula| {
+    rule.formulas_of(index).into_iter().for_each(|formula| {
         formula.visit(&mut |term| {
             found |= matches!(term, Term::Fold(fold) if matches!(fold.range, FoldRange::Enclosing(_)));
         });

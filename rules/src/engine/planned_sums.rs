@@ -31,9 +31,9 @@ impl CheckedRule {
         let decides: Vec<bool> = (0..self.probes.len())
             .map(|probe| self.decides_at(probe))
             .collect();
-        for (place, (planned, partial_sum)) in self.plan.probes.iter_mut().zip(partial_sums).enumerate() {
-            planned.parts_sums = boundaries.contains(&place);
-            planned.decides = decides.get(place) == Some(&true);
+        for (index, (planned, partial_sum)) in self.plan.probes.iter_mut().zip(partial_sums).enumerate() {
+            planned.parts_sums = boundaries.contains(&index);
+            planned.decides = decides.get(index) == Some(&true);
             if partial_sum.is_some() {
                 planned.delivers = Delivery::PartialSums;
                 planned.partial_sum = partial_sum;
@@ -45,8 +45,8 @@ impl CheckedRule {
     fn decides_at(&self, probe: usize) -> bool {
         let pairs = self.joins.iter().zip(self.probes.len()..);
         let of_probe = pairs.filter(|(join, _)| join.of.0 == probe || join.of.1 == probe);
-        let mut places = std::iter::once(probe).chain(of_probe.map(|(_, place)| place));
-        places.any(|place| self.may_close_with(place) || self.is_trigger(place))
+        let mut places = std::iter::once(probe).chain(of_probe.map(|(_, index)| index));
+        places.any(|index| self.may_close_with(index) || self.is_trigger(index))
     }
 
     pub(super) fn is_paired(&self, probe: usize) -> bool {
@@ -63,9 +63,9 @@ impl CheckedRule {
     /// alone uses them.
     fn may_close_with(&self, probe: usize) -> bool {
         let mut windows = self.windows.iter().zip(&self.folds).enumerate();
-        windows.any(|(place, (window, folds))| {
+        windows.any(|(index, (window, folds))| {
             window.boundaries().is_some_and(|boundaries| {
-                let has_to_do = || folds.uses(probe) || is_looked_at(self, place, boundaries, probe);
+                let has_to_do = || folds.uses(probe) || is_looked_at(self, index, boundaries, probe);
                 match is_plain(boundaries, self.probes.len()) {
                     true => boundaries.closes_at() == Some(probe),
                     false => boundaries.are_at(probe) || has_to_do(),
@@ -125,7 +125,7 @@ impl CheckedRule {
         let windows = self.windows.iter().zip(&self.folds);
         let mut folded = windows.filter(|(window, folds)| window.boundaries().is_none() && folds.uses(probe));
         let mut extremes = false;
-        for formula in (0..self.windows.len()).flat_map(|place| self.formulas_of(place)) {
+        for formula in (0..self.windows.len()).flat_map(|index| self.formulas_of(index)) {
             formula.visit(&mut |term| {
                 let is_extreme = |statistic: &Statistic| matches!(statistic, Statistic::Min | Statistic::Max);
                 extremes |= matches!(term, Term::Hits { probe: of, statistic, .. } if *of == probe && is_extreme(statistic));
@@ -137,14 +137,14 @@ impl CheckedRule {
     /// Whether every window that folds its hits closes at boundary hits, which determine when to read the
     /// aggregate.
     fn closes_at_hits(&self, probe: usize) -> Result<(), NotSummed> {
-        for (place, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
+        for (index, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
             let Some(boundaries) = window.boundaries() else {
                 continue;
             };
             if boundaries.are_at(probe) {
                 return Err(NotSummed::IsBoundary);
             }
-            if is_looked_at(self, place, boundaries, probe) {
+            if is_looked_at(self, index, boundaries, probe) {
                 return Err(NotSummed::IsLookedAt);
             }
             if folds.keeps(probe) {
@@ -219,7 +219,7 @@ impl CheckedRule {
             .is_some_and(|probe| probe.site != Site::Entry);
         let value = |of: &Typed| match of.term {
             Term::Field(Field::Duration) if has_duration => Some(SummedValue::Duration),
-            Term::Field(Field::Capture(place)) => self.integer_read(fold.probe, place).map(SummedValue::Read),
+            Term::Field(Field::Capture(index)) => self.integer_read(fold.probe, index).map(SummedValue::Read),
             _ => None,
         };
         match &fold.of {
@@ -230,11 +230,11 @@ impl CheckedRule {
 
     /// The read of a capture, if it is an integer without conversion, or may be: types from the debug
     /// information are known when the probe is attached.
-    pub(super) fn integer_read(&self, probe: usize, place: usize) -> Option<usize> {
+    pub(super) fn integer_read(&self, probe: usize, index: usize) -> Option<usize> {
         use crate::lang::ast::Operator;
         let probe = self.probes.get(probe)?;
         let one = |term: &Term| matches!(term, Term::Constant(Scalar::Number(factor)) if *factor == 1.0);
-        let read = match &probe.captures.get(place)?.1.term {
+        let read = match &probe.captures.get(index)?.1.term {
             Term::Read(at) => *at,
             Term::Arithmetic(Operator::Multiply, left, right) => match (&left.term, &right.term) {
                 (Term::Read(at), factor) | (factor, Term::Read(at)) if one(factor) => *at,
@@ -270,5 +270,5 @@ pub(super) fn folds_in<'r>(rule: &'r CheckedRule, probe: usize) -> impl Iterator
         move |(_, (window, folds)): &(usize, (&Window, &std::sync::Arc<crate::folds::WindowFolds>))| {
             window.boundaries().is_some() && folds.uses(probe)
         };
-    windows.filter(uses).map(|(place, _)| place)
+    windows.filter(uses).map(|(index, _)| index)
 }

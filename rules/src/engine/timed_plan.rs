@@ -38,13 +38,13 @@ impl TimedPlan {
             passes_hits: vec![false; rule.probes.len()],
             ..TimedPlan::default()
         };
-        for (place, folds) in rule.folds.iter().enumerate() {
-            let runs = rule.runs.iter().filter(|run| run.window == place);
+        for (index, folds) in rule.folds.iter().enumerate() {
+            let runs = rule.runs.iter().filter(|run| run.window == index);
             let runs = runs.flat_map(|run| std::iter::once(&run.of).chain(&run.by));
-            let formulas: Vec<&Typed> = rule.formulas_of(place).into_iter().chain(runs).collect();
+            let formulas: Vec<&Typed> = rule.formulas_of(index).into_iter().chain(runs).collect();
             let is_timed = rule
                 .windows
-                .get(place)
+                .get(index)
                 .is_some_and(|window| window.boundaries().is_none());
             let mut window = TimedWindow {
                 hit_rows: vec![false; rule.probes.len()],
@@ -74,8 +74,8 @@ impl TimedPlan {
         self.windows.iter().any(Option::is_some)
     }
 
-    pub(super) fn window(&self, place: usize) -> Option<&TimedWindow> {
-        self.windows.get(place)?.as_ref()
+    pub(super) fn window(&self, index: usize) -> Option<&TimedWindow> {
+        self.windows.get(index)?.as_ref()
     }
 
     /// The reductions of a window, from all parts.

@@ -545,7 +545,7 @@ impl TuneState {
     }
 
     /// Handles a change of the rule's mode; see [`super::Engine::set_mode`].
-    pub(super) fn set_mode(&mut self, rule: RuleId, place: usize, mode: Mode, tune: &Tune) -> Vec<Output> {
+    pub(super) fn set_mode(&mut self, rule: RuleId, index: usize, mode: Mode, tune: &Tune) -> Vec<Output> {
         let mut out = Vec::new();
         let open = self.phase.open();
         if mode != Mode::Applying && self.is_busy() {
@@ -554,7 +554,7 @@ impl TuneState {
             out.extend(open.into_iter().map(|decision| {
                 Output::Verdict(Verdict {
                     text: text.to_string(),
-                    ..Verdict::revert(decision, rule, place, tune.guard())
+                    ..Verdict::revert(decision, rule, index, tune.guard())
                 })
             }));
         }
@@ -570,7 +570,7 @@ impl TuneState {
                 .as_ref()
                 .is_some_and(|finding| finding.state == FindingState::Applied);
             if !applied && self.finding.take().is_some() {
-                out.push(Output::FindingClosed { rule, tune: place });
+                out.push(Output::FindingClosed { rule, tune: index });
             }
         }
         out

@@ -92,15 +92,15 @@ impl Engine {
     pub(super) fn at_boundaries(
         &self,
         running: &Running,
-        place: usize,
+        index: usize,
         boundaries_at: (Time, Time),
         data: &WindowData,
     ) -> BTreeMap<(Measure, usize), Value> {
-        let requested = running.rule.requirements.at_boundaries(place);
+        let requested = running.rule.requirements.at_boundaries(index);
         if requested.is_empty() {
             return BTreeMap::new();
         }
-        let boundaries = running.rule.windows.get(place).and_then(Window::boundaries);
+        let boundaries = running.rule.windows.get(index).and_then(Window::boundaries);
         let is_begin = |probe: usize| boundaries.and_then(Boundaries::begins_at) == Some(probe);
         let complete: BTreeSet<ProcessId> = data.roles.iter().flatten().copied().collect();
         let times = Times {

@@ -52,7 +52,7 @@ impl CheckedRule {
     /// are none.
     pub(crate) fn evaluate(
         &self,
-        place: usize,
+        index: usize,
         window: &WindowData,
         memory: Memory<'_>,
     ) -> Vec<(String, Value)> {
@@ -61,16 +61,16 @@ impl CheckedRule {
             memory,
             ..Context::default()
         };
-        self.evaluate_in(place, context)
+        self.evaluate_in(index, context)
     }
 
     /// As `evaluate`, in a given context.
-    pub(crate) fn evaluate_in(&self, place: usize, context: Context<'_>) -> Vec<(String, Value)> {
+    pub(crate) fn evaluate_in(&self, index: usize, context: Context<'_>) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
             let value = if metric.is_called {
                 Value::none("it has no value by itself")
-            } else if metric.window != place {
+            } else if metric.window != index {
                 Value::none("it lives in another window")
             } else {
                 let metrics = &values;

@@ -176,6 +176,8 @@ keys! {
             "Called just before the call, by the same thread; its result is `was` in the inverse: `level()`.", beside(&["call", "inverse"]);
         "because" => Text,
             "Why a call with `inverse: none` leaves nothing to revert.", beside(&["call", "inverse"]);
+        "remains" => Text,
+            "What the inverse does not restore, as a clause: the last line of a session says so.", beside(&["call", "inverse"]);
         "load" => Text, "The shared library to load.";
         "replace" => Symbol, "The function whose calls go to another.", beside(&["with"]);
         "with" => Symbol, "The function they go to.";

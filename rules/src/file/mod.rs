@@ -157,6 +157,7 @@ pub(crate) struct TuneEntry {
     pub(crate) inverse: Option<InverseEntry>,
     pub(crate) was: Option<Expr>,
     pub(crate) because: Option<Text>,
+    pub(crate) remains: Option<Text>,
     pub(crate) with: Option<Text>,
     pub(crate) inside: Option<Text>,
     pub(crate) place: Option<Text>,

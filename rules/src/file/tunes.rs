@@ -32,6 +32,7 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
         inverse: fields.get("inverse").and_then(|value| inverse(value, wrong)),
         was: fields.formula("was", wrong),
         because: fields.text("because", wrong),
+        remains: fields.text("remains", wrong),
         with: fields.text("with", wrong),
         inside: fields.text("in", wrong),
         place: fields.text("place", wrong),

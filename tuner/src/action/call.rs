@@ -364,7 +364,7 @@ impl CallPlan {
     pub(super) fn new(space: &AddressSpace, request: CallRequest) -> Result<CallPlan, ActionError> {
         let (reader, inverse) = match &request.inverse {
             plan::Inverse::Unstated | plan::Inverse::NotNeeded(_) => (None, None),
-            plan::Inverse::Call { call, was } => {
+            plan::Inverse::Call { call, was, .. } => {
                 let (reader, inverse) = inverse::planned(space, call, was.as_ref())?;
                 (reader.map(Box::new), Some(inverse))
             }

@@ -447,16 +447,15 @@ mod tests {
     /// Writes places 0 to 3, of which one cannot be written and one cannot be restored. Returns those that stay.
     fn stay(unwritable: usize, unrestorable: usize) -> (Vec<usize>, bool) {
         let written = RefCell::new(Vec::new());
-        let failed = || ActionError::AlreadyChanged { change: 0 };
+        let possible = |place: usize, not: usize| match place == not {
+            true => Err(ActionError::AlreadyChanged { change: 0 }),
+            false => Ok(()),
+        };
         let result = all_or_none(
             &[0, 1, 2, 3],
-            |place| match *place == unwritable {
-                true => Err(failed()),
-                false => Ok(written.borrow_mut().push(*place)),
-            },
-            |place| match *place == unrestorable {
-                true => Err(failed()),
-                false => Ok(written.borrow_mut().retain(|other| other != place)),
+            |place| possible(*place, unwritable).map(|()| written.borrow_mut().push(*place)),
+            |place| {
+                possible(*place, unrestorable).map(|()| written.borrow_mut().retain(|other| other != place))
             },
         );
         (written.into_inner(), result.is_ok())

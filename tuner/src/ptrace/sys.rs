@@ -189,7 +189,7 @@ pub(super) fn rseq_place(tid: pid_t) -> io::Result<Option<u64>> {
 }
 
 /// The seccomp filter of this number, from 0; `None` if it has fewer.
-pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<Instruction>>> {
+pub(super) fn seccomp_filter(tid: pid_t, index: usize) -> io::Result<Option<Vec<Instruction>>> {
     let empty = libc::sock_filter {
         code: 0,
         jt: 0,
@@ -199,7 +199,7 @@ pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<
     // Room for the longest possible filter, since it may change between two requests.
     let mut filter = vec![empty; SECCOMP_INSTRUCTIONS_MAX];
     // SAFETY: the kernel writes the instructions of one filter, for which there is room.
-    match unsafe { transfer(PTRACE_SECCOMP_GET_FILTER, tid, place, filter.as_mut_ptr()) } {
+    match unsafe { transfer(PTRACE_SECCOMP_GET_FILTER, tid, index, filter.as_mut_ptr()) } {
         Ok(length) => filter.truncate(length),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
         Err(error) => return Err(error),

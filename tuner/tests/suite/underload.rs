@@ -124,6 +124,7 @@ pub(crate) fn invertible(text: &str, inverse: &str, was: Option<&str>) -> CallRe
         inverse: plan::Inverse::Call {
             call: invocation(inverse),
             was: was.map(invocation),
+            remains: None,
         },
         ..call(text, None)
     }

@@ -75,9 +75,9 @@ fn no_reader_sees_half_a_word() {
 #[test]
 fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
     let (workshop, mut program) = or_skip!(variables());
-    refused!(
+    fails_with(
         program.place("shade", None),
-        WritablePlaceError::TypeUnknown { .. }
+        "`shade` is an enum, which is written as a number: state the type (set --type, in a rule `as`), one of i32, u32",
     );
     let place = program.place("shade", Some(ValueType::U32)).unwrap();
     program.set(workshop.path(), &place, Value::U32(1));
@@ -89,7 +89,7 @@ fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
     let (workshop, mut program) = or_skip!(without_types());
     fails_with(
         program.place("byte", None),
-        "the type of `byte` (1 bytes) is not known: state it, one of bool, i8, u8",
+        "the type of `byte` is not known: state the type (set --type, in a rule `as`), one of bool, i8, u8",
     );
     let place = program.place("byte", Some(ValueType::I8)).unwrap();
     program.set(workshop.path(), &place, Value::I8(9));

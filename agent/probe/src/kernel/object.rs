@@ -180,8 +180,8 @@ impl Kernel {
         address: u64,
     ) -> Result<(), KernelError> {
         let cell = slot * self.options.probes + probe;
-        let place = cell * abi::CAPTURES_MAX as u32 + capture;
-        Ok(self.array::<u64>("ADDRESSES")?.set(place, address, 0)?)
+        let index = cell * abi::CAPTURES_MAX as u32 + capture;
+        Ok(self.array::<u64>("ADDRESSES")?.set(index, address, 0)?)
     }
 
     /// Hits of this process count from now on, in this slot.
@@ -358,14 +358,14 @@ impl Kernel {
     /// Index and version of the cell of an aggregate; `None` if there is no room for it.
     pub(super) fn sum_cell(&self, of: SumId) -> Option<(usize, u64)> {
         let number = u32::from(of.number).checked_sub(1)?;
-        let place = ((of.slot * self.options.partial_sums + number) * 2 + u32::from(of.is_odd)) as usize;
-        let version = self.partial_sums.first_word(place)?;
-        (number < self.options.partial_sums).then_some((place, version))
+        let index = ((of.slot * self.options.partial_sums + number) * 2 + u32::from(of.is_odd)) as usize;
+        let version = self.partial_sums.first_word(index)?;
+        (number < self.options.partial_sums).then_some((index, version))
     }
 
     /// The content of a cell; `None` while it is being written.
-    pub(super) fn partial_sum(&self, place: usize) -> Option<SumCell> {
-        let partial_sum = self.partial_sums.get_complete(place)?;
+    pub(super) fn partial_sum(&self, index: usize) -> Option<SumCell> {
+        let partial_sum = self.partial_sums.get_complete(index)?;
         (partial_sum.version & 1 == 0).then_some(partial_sum)
     }
 

@@ -26,6 +26,8 @@ pub struct WatchedRegions {
     regions: u64,
     inside_ns: u64,
     watched_ns: u64,
+    /// How often probing has begun.
+    begins: u64,
     before: Option<Moment>,
     /// Time of the last reading with probed regions.
     until_ns: u64,
@@ -74,6 +76,8 @@ impl WatchedRegions {
             self.inside_ns += now.inside_ns.saturating_sub(before.inside_ns);
             self.watched_ns += now.at_ns - before.at_ns.min(now.at_ns);
             now.inside_ns = now.inside_ns.max(before.inside_ns);
+        } else {
+            self.begins += 1;
         }
         (self.before, self.until_ns) = (Some(now), now.at_ns);
     }
@@ -130,6 +134,14 @@ impl WatchedRegions {
         (self.inside_ns as f64) < DISTORTED * CALL_NS * self.regions as f64
     }
 
+    /// Upper bound of the time inside regions: at each begin of probing, a region may have been under way, all of it
+    /// but for an instant.
+    fn inside_to_ns(&self) -> u64 {
+        let mean_ns = self.inside_ns / self.regions.max(1);
+        let unseen_ns = self.begins.saturating_mul(mean_ns);
+        (self.inside_ns + unseen_ns).min(self.watched_ns.max(self.inside_ns))
+    }
+
     /// For display; the process is watched since `first_ns`. `None` if no region was observed.
     pub fn view(&self, has_bodies: bool, first_ns: u64) -> Option<RegionsView> {
         let is_distorted = self.is_distorted();
@@ -137,6 +149,7 @@ impl WatchedRegions {
         (self.regions > 0 && self.watched_ns > 0).then(|| RegionsView {
             regions: self.regions,
             inside_ns: (!is_distorted).then_some(self.inside_ns),
+            inside_to_ns: (!is_distorted).then(|| self.inside_to_ns()),
             watched_ns: self.watched_ns,
             until_ns: (self.before.is_none()).then(|| self.until_ns.saturating_sub(first_ns)),
             scaling: self.teams.scaling.view(self.until_ns).filter(|_| !is_distorted),
@@ -211,5 +224,22 @@ mod tests {
         ] {
             assert_eq!(regions.has_seen(&call, are_resting), watched, "{call:?}");
         }
+    }
+
+    #[test]
+    fn at_each_begin_of_probing_one_region_may_not_have_been_seen() {
+        let bound = |regions, inside_ns, begins| {
+            let all = WatchedRegions {
+                regions,
+                inside_ns,
+                begins,
+                watched_ns: 1_000,
+                ..WatchedRegions::default()
+            };
+            all.inside_to_ns()
+        };
+        assert_eq!(bound(2, 700, 1), 1_000, "350 more, and no more than was probed");
+        assert_eq!(bound(700, 700, 5), 705);
+        assert_eq!(bound(2, 2_000, 1), 2_000, "of several threads");
     }
 }

@@ -9,6 +9,8 @@ pub struct RegionsView {
     /// Time inside regions, summed over the threads that start them, in nanoseconds; `None` if the probes are
     /// too great a part of it.
     pub inside_ns: Option<u64>,
+    /// Upper bound of it: of a region that was under way when probing began, nothing is seen.
+    pub inside_to_ns: Option<u64>,
     /// Time for which the regions were probed, in nanoseconds.
     pub watched_ns: u64,
     /// End of the probing, since the first reading; `None` while it goes on.
@@ -52,5 +54,10 @@ impl RegionsView {
     /// The share of the probed time that was spent inside regions.
     pub fn inside(&self) -> Option<f64> {
         Some(self.inside_ns? as f64 / self.watched_ns.max(1) as f64)
+    }
+
+    /// The upper bound of that share.
+    pub fn inside_to(&self) -> Option<f64> {
+        Some(self.inside_to_ns? as f64 / self.watched_ns.max(1) as f64)
     }
 }

@@ -123,6 +123,9 @@ pub struct ChangeView {
     pub old: String,
     /// The new value, or the result of a call; empty if there is none.
     pub new: String,
+    /// What a revert does not restore, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remains: Option<String>,
     pub mechanism: String,
     /// How long the program was held for the change, in nanoseconds.
     pub hold_ns: u64,

@@ -223,8 +223,8 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
             }),
             regions: 40,
             inside_ns: Some(600_000_000),
+            inside_to_ns: Some(700_000_000),
             watched_ns: 1_000_000_000,
-            until_ns: None,
             teams: Some(TeamsView::from(TeamTotals {
                 regions: 39,
                 threads_least: 4,
@@ -236,7 +236,7 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
                 waiting_ns: 500_000_000,
                 ..TeamTotals::default()
             })),
-            without_teams: None,
+            ..RegionsView::default()
         }),
         functions: functions.to_vec(),
         counters: Some(profile::Counters {

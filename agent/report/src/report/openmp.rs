@@ -12,6 +12,7 @@ pub(super) fn openmp(view: &RegionsView) -> Value {
         "time_inside_s": view.inside_ns.map(super::seconds),
         "probed_s": super::seconds(view.watched_ns),
         "inside_share": view.inside(),
+        "inside_share_to": view.inside_to(),
         "teams": view.teams.as_ref().map(teams),
         "without_teams": view.without_teams,
         "scaling": view.scaling.as_ref().map(scaling),

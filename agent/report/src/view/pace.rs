@@ -12,6 +12,8 @@ use super::step::{StepTime, left_loop, step_line};
 
 /// Minimum share of a watched step that is mentioned as the cost of probes.
 const PROBES_SHOWN: f64 = 0.05;
+/// Least share of the time in which regions may have run whose begin was not seen, for it to be shown.
+const UNSEEN_SHOWN: f64 = 0.02;
 /// Number of call sites shown at the end; the report has more.
 const SITES_SHOWN: usize = 8;
 
@@ -132,13 +134,19 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
         },
         (_, None) => format!("~{rate} parallel regions/s"),
     };
-    let inside = match regions.inside() {
-        Some(inside) => format!(
+    let to = regions.inside_to();
+    let inside = match (regions.inside(), to) {
+        (Some(inside), Some(to)) if to - inside >= UNSEEN_SHOWN => format!(
+            "   inside them {} to {} of the time (some were under way when probing began)",
+            percent(inside),
+            percent(to),
+        ),
+        (Some(inside), _) => format!(
             "   inside them {} of the time, outside {}",
             percent(inside),
             percent((1.0 - inside).max(0.0)),
         ),
-        None => "   too short to be timed".to_owned(),
+        (None, _) => "   too short to be timed".to_owned(),
     };
     // The rate of regions that are counted all the time is that of the entire session.
     let until = regions.until_ns.filter(|_| counted.is_none());
@@ -396,6 +404,19 @@ mod tests {
         ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (measured in 20 % of the time)
         time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5 %; load balance 0.74
         ");
+        for (to_ns, wanted) in [
+            (655_000_000, "inside them 64 % of the time, outside 36 %   ("),
+            (
+                900_000_000,
+                "inside them 64 % to 90 % of the time (some were under way when probing began)   (",
+            ),
+        ] {
+            if let Some(regions) = &mut snapshot.processes[0].regions {
+                regions.inside_to_ns = Some(to_ns);
+            }
+            let line = regions(&snapshot).swap_remove(0);
+            assert!(line.contains(wanted), "{line}");
+        }
         snapshot.elapsed = Duration::from_secs(50);
         assert!(
             regions(&snapshot)[0]

@@ -303,6 +303,7 @@ impl Changes {
             standing: made.standing(),
             is_gone: self.has_ended(made.process),
             text: made.text().to_owned(),
+            remains: made.remains().map(str::to_owned),
             count: 1,
         });
         let strangers = self.strangers.iter().cloned();

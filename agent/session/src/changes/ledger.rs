@@ -41,6 +41,7 @@ impl Dropped {
             standing: *standing,
             is_gone: *is_gone,
             text: String::new(),
+            remains: None,
             count: *count,
         })
     }

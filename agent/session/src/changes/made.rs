@@ -176,6 +176,10 @@ impl Made {
         &self.view.variable
     }
 
+    pub(super) fn remains(&self) -> Option<&str> {
+        self.view.remains.as_deref()
+    }
+
     pub(super) fn add_hold(&self, held: &mut BTreeMap<&'static str, HoldTotals>) {
         let of = held.entry(self.view.action.name()).or_default();
         of.changes += 1;

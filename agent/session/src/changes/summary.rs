@@ -13,6 +13,8 @@ pub(super) struct Left {
     pub(super) is_gone: bool,
     /// As it is shown, such as `call f(2)`.
     pub(super) text: String,
+    /// What a revert does not restore, in words.
+    pub(super) remains: Option<String>,
     /// Number of changes with this standing.
     pub(super) count: usize,
 }
@@ -24,6 +26,7 @@ impl Left {
             standing,
             is_gone: false,
             text: String::new(),
+            remains: None,
             count: 1,
         }
     }
@@ -53,7 +56,12 @@ pub(super) fn summary(changes: &[Left], unknown: usize, undo: &str, program: &st
         let calls: Vec<&str> = calls.into_iter().collect();
         format!("{changes} cannot be reverted and stays ({})", calls.join(", "))
     });
-    say(Standing::Back, &|changes| format!("{changes} reverted"));
+    say(Standing::Back, &|changes| {
+        let living = here(Standing::Back).filter(|left| !left.is_gone);
+        let remains: BTreeSet<&str> = living.filter_map(|left| left.remains.as_deref()).collect();
+        let remains: String = remains.iter().map(|remains| format!(", but {remains}")).collect();
+        format!("{changes} reverted{remains}")
+    });
     say(Standing::LeftAlone, &|changes| {
         format!("{changes} left alone, because {program} has changed it since")
     });
@@ -107,6 +115,7 @@ mod tests {
                 standing: *standing,
                 is_gone: *is_gone,
                 text: "call f(2)".to_owned(),
+                remains: None,
                 count: 1,
             });
             let left: Vec<Left> = left.collect();
@@ -156,6 +165,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_revert_does_not_restore_is_said_once_while_the_process_lives() {
+        let left = |is_gone| Left {
+            standing: Standing::Back,
+            is_gone,
+            text: "call f(2)".to_owned(),
+            remains: Some("its cache stays".to_owned()),
+            count: 1,
+        };
+        let words = |left: &[Left]| summary(left, 0, "tuneagent undo 7", "app");
+        assert_eq!(
+            words(&[left(false), left(false)]),
+            "2 changes reverted, but its cache stays"
+        );
+        assert_eq!(words(&[left(true)]), "1 change reverted");
+    }
+
+    #[test]
     fn nothing_is_said_to_have_ended_with_a_program_that_lives() {
         use Standing::{Back, InForce, Kept, LeftAlone, NotBack, NotMade, Over, Running, Stays};
         let all = [
@@ -167,6 +193,7 @@ mod tests {
                     standing,
                     is_gone: false,
                     text: "call f(2)".to_owned(),
+                    remains: None,
                     count: 1,
                 });
                 let words = summary(&left, 0, "tuneagent undo 7", "app");

@@ -182,6 +182,7 @@ fn a_decision_says_what_is_to_be_done() {
     let inverse = Inverse::Call {
         call: call("flush(was, 7)"),
         was: Some(call("level(3)")),
+        remains: None,
     };
     assert_eq!(decisions[0].changes[0].action, Action::call(expected, inverse));
     let Action::Patch(PatchRequest::SetArgument {

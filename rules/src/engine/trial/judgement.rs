@@ -188,9 +188,12 @@ impl ObjectiveAim {
 }
 
 /// Whether an effect is believed after one comparison: the preceding history has no step of comparable size,
-/// and is long enough to have shown one. A factor of ten is believed with any length.
+/// and is long enough to have shown one. A factor of ten is believed with any length, and so is an objective to
+/// minimize that vanishes.
 pub(crate) fn is_believable(found: &Judgement, history: &[f64], over: usize) -> bool {
-    let Some(effect) = found.ratio.filter(|_| found.interval.is_some()).map(f64::ln) else {
+    let has_vanished = found.verdict == GuardEffect::Confirmed && found.before > 0.0 && found.after == 0.0;
+    let ratio = found.ratio.filter(|_| found.interval.is_some()).map(f64::ln);
+    let Some(effect) = has_vanished.then_some(f64::INFINITY).or(ratio) else {
         return false;
     };
     let is_long = history.len() >= HISTORY_MIN || effect >= UNMISTAKABLE.ln();
@@ -464,6 +467,13 @@ mod tests {
         assert!(is_believable(&effect(12.0), &calm(5), 5));
         assert!(!is_believable(&effect(1.5), &jumped, 5));
         assert!(is_believable(&effect(3.0), &jumped, 5));
+        let vanished = |minimize: bool| judge(&[50.0, 47.0, 52.0, 49.0, 51.0], &[0.0; 5], !minimize, 0.05);
+        assert!(is_believable(&vanished(true), &[50.0, 47.0, 52.0, 49.0, 51.0], 5));
+        assert!(
+            !is_believable(&vanished(true), &[vec![0.0; 5], vec![50.0; 5]].concat(), 5),
+            "it vanishes by itself"
+        );
+        assert!(!is_believable(&vanished(false), &calm(40), 5));
     }
 
     proptest! {

@@ -124,7 +124,7 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
         let receipts = [hindered(1, 0, "busy"), refused(1, 1, "read-only")];
         let effects: Vec<ChangeEffect> = order
             .into_iter()
-            .flat_map(|place: usize| it.on(receipts[place].clone(), ms(1)))
+            .flat_map(|index: usize| it.on(receipts[index].clone(), ms(1)))
             .collect();
         assert_eq!(effects[0], not_applied(1, "read-only"), "{order:?}");
     }
