@@ -38,7 +38,7 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     let assignment = format!("{VARIABLE}=true");
     let (code, text) = Agent::run_in(state, &["set", &pid, &assignment])?;
     assert_eq!(code, 1, "without its type: {text}");
-    assert!(text.contains("state it"), "{text}");
+    assert!(text.contains("state the type"), "{text}");
     assert_eq!(values(state, &pid)?, ["0x00"; 4]);
 
     let text = Agent::succeed_in(state, &["set", &pid, &assignment, "--type", "bool"])?;

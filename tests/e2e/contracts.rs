@@ -15,11 +15,12 @@ use crate::expected::with_folder;
 /// A loaded machine may take the CPUs from the slow stage for a while: then it is looked at again.
 const OFTEN: Duration = Duration::from_secs(100);
 
-/// Starts `zstd -dc | awk FILTER | COMPRESSOR` on numbers, as this user.
+/// Starts `zstd -dc | awk FILTER | COMPRESSOR` on numbers, as this user. `timeout` has the pipes of awk, and is no
+/// stage.
 fn pipeline(ben: &User, filter: &str, compressor: &str) -> Outcome<Running> {
     ben.script(&format!(
         "seq 3000000 | zstd -q > numbers.zst
-        zstd -dc $(yes numbers.zst | head -1000) | awk '{filter}' | {compressor} > /dev/null"
+        zstd -dc $(yes numbers.zst | head -1000) | timeout 600 awk '{filter}' | {compressor} > /dev/null"
     ))
 }
 

@@ -38,6 +38,7 @@ pub use calls::{
     ScalingView, SiteTotals, SizeView, SpeedupHint, Split, TeamPart, TeamTotals, UnusedIteration, Visit,
     is_library_of_bindings,
 };
+pub use rules::matches_glob;
 
 // Readings, and the values computed from them.
 pub use os_metrics::{Counters, Frequency, MemoryEvents, MemoryGroup, OutOfMemory};

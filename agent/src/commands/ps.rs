@@ -10,8 +10,8 @@ use job::os_metrics::{Sampler, available, usable};
 use job::{ProcessTable, launcher_above, script_of};
 use profile::Counters;
 use profile::format::{percent, wrapped};
+use profile::matches_glob;
 use report::view;
-use rules::matches_glob;
 
 use crate::{
     cli::PsArgs,

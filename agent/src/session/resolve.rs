@@ -8,8 +8,8 @@ use plan::{Action, FunctionName, SyncPoint};
 use tuner::{AddressSpace, Module, Pid};
 
 use probe::FileSelections;
+use profile::matches_glob;
 use profile::probe::ProbeSelector;
-use rules::matches_glob;
 
 /// Maximum number of functions that a message lists.
 const LISTED_MAX: usize = 6;

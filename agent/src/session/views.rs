@@ -122,7 +122,7 @@ impl<'a> Views<'a> {
     fn never_called(&self, processes: &[ProcessView]) -> Vec<String> {
         let is_named = |probe: &&Probe| {
             let mut patterns = self.options.probe.iter();
-            probe.mpi.is_none() && patterns.any(|pattern| rules::matches_glob(pattern, &probe.name))
+            probe.mpi.is_none() && patterns.any(|pattern| profile::matches_glob(pattern, &probe.name))
         };
         let is_called = |probe: &Probe| {
             let mut functions = processes.iter().flat_map(|process| &process.functions);

@@ -11,6 +11,9 @@ use crate::discover::ProcessTable;
 /// Maximum number of processes of a pipeline. Of each, two files are kept open, and two of each thread.
 const STAGES_MAX: usize = 200;
 
+/// Bytes that a process which only starts another one reads and writes, at most: its own libraries and messages.
+const STARTER_BYTES_MAX: u64 = 64 << 10;
+
 /// Maximum length of a command line that is shown.
 const COMMAND_CHARS_MAX: usize = 100;
 
@@ -60,9 +63,15 @@ pub fn find(pid: i32, is_own: impl Fn(i32) -> bool) -> Result<Pipeline, NoPipeli
     let others = table
         .iter()
         .filter(|(other, entry)| !entry.is_kernel_thread && is_own(*other));
-    let open: BTreeMap<i32, OpenEnds> = others
+    let mut open: BTreeMap<i32, OpenEnds> = others
         .filter_map(|(other, _)| Some((other, OpenEnds::of(other)?)))
         .collect();
+    let starters: Vec<i32> = open
+        .keys()
+        .copied()
+        .filter(|pid| leaves_pipes_to_child(&table, &open, *pid))
+        .collect();
+    open.retain(|pid, _| !starters.contains(pid));
     let joined = joined(&table, &open);
     let mut found: Vec<BTreeSet<i32>> = Vec::new();
     for target in targets {
@@ -92,6 +101,21 @@ pub fn find(pid: i32, is_own: impl Fn(i32) -> bool) -> Result<Pipeline, NoPipeli
             })
         }
     }
+}
+
+/// Whether a child has the same pipes and the process itself moves nothing, as `timeout 60 COMMAND`.
+fn leaves_pipes_to_child(table: &ProcessTable, open: &BTreeMap<i32, OpenEnds>, pid: i32) -> bool {
+    let Some(own) = open
+        .get(&pid)
+        .filter(|own| !own.read.is_empty() || !own.write.is_empty())
+    else {
+        return false;
+    };
+    let is_child = |other: &i32| table.get(*other).is_some_and(|entry| entry.parent == pid);
+    let has_same = |ends: &OpenEnds| ends.read == own.read && ends.write == own.write;
+    let moved = || Process::new(pid).and_then(|process| process.io());
+    open.iter().any(|(other, ends)| is_child(other) && has_same(ends))
+        && moved().is_ok_and(|io| io.rchar + io.wchar <= STARTER_BYTES_MAX)
 }
 
 fn group(table: &ProcessTable, number: i32) -> Vec<i32> {
