@@ -60,6 +60,14 @@ impl Cli {
     }
 }
 
+/// Whose programs a command may act on.
+#[derive(Debug, Args)]
+pub struct UserArgs {
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
 /// Comments of the variants are the help texts.
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -162,8 +162,9 @@ pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S
         let distance = is_near.then(|| strsim::osa_distance(&typed, &candidate))?;
         let pairs = typed.chars().zip(candidate.chars());
         let common = pairs.take_while(|(typed, other)| typed == other).count();
-        // Every name of one letter is near to every other.
-        (distance <= allowed && distance < length).then_some((distance, Reverse(common)))
+        // Every name of one letter is near to every other. Of a short one the first letter is rarely mistyped.
+        let is_slip = distance < length && (common > 0 || letters.min(length) > SHORT);
+        (distance <= allowed && is_slip).then_some((distance, Reverse(common)))
     };
     let rated = candidates.into_iter();
     let rated = rated.filter_map(|candidate| Some((near(&candidate)?, candidate)));
@@ -171,6 +172,9 @@ pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S
         .min_by_key(|(rank, _)| *rank)
         .map(|(_, candidate)| candidate)
 }
+
+/// Words of so many letters are other words if the first letter differs: `work` is no mistyped `fork`.
+const SHORT: usize = 4;
 
 /// Letters of a word that are compared; the time grows with their square.
 const COMPARED_MAX: usize = 64;
@@ -198,6 +202,7 @@ mod tests {
         assert_eq!(did_you_mean("Role", names), Some("did you mean `roles`?".into()));
         assert_eq!(did_you_mean("latency", names), None);
         assert_eq!(did_you_mean("x", ["y"]), None);
+        assert_eq!(did_you_mean("work", ["fork"]), None);
     }
 
     #[test]

@@ -30,7 +30,6 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<Table> {
 fn functions(snapshot: &Snapshot) -> Table {
     let mut all = snapshot.functions();
     all.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
-    let watched_ns = snapshot.elapsed.as_nanos() as f64 * snapshot.process_count().max(1) as f64;
     let row = |function: &FunctionTotals| {
         let accuracy = view::Accuracy::of(function.estimate, function.calls);
         let mark = function.estimate.map_or("", |_| "~");
@@ -39,7 +38,12 @@ fn functions(snapshot: &Snapshot) -> Table {
             number(Some(function.calls as f64), |calls| accuracy.cell(calls)),
             number(function.mean_of_returned_ns(), duration).marked(mark),
             number(function.time_ns.map(|ns| ns as f64), duration).marked(mark),
-            share(function.time_ns.map(|ns| ns as f64 / watched_ns)).marked(mark),
+            share(
+                function
+                    .time_ns
+                    .map(|ns| ns as f64 / snapshot.watched_ns(function.is_of_mpi())),
+            )
+            .marked(mark),
             number(function.bytes.map(|amount| amount as f64), |amount| {
                 accuracy.bytes(amount)
             }),

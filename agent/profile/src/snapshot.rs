@@ -370,6 +370,10 @@ pub struct ProcessView {
     /// The part of `mpi_ns` in which it was ready to run but waited for a CPU; `None` if the kernel does not
     /// report it.
     pub mpi_waited_ns: Option<u64>,
+    /// The part of `watched_ns` for which its time inside MPI is unknown: no call had begun or ended yet, and one may
+    /// have been under way when the probes were armed.
+    #[serde(default)]
+    pub mpi_unknown_ns: u64,
     /// No MPI call of it has begun or ended since the probes were armed, and one may have been open then: its
     /// time inside MPI is unknown.
     pub is_mpi_unknown: bool,
@@ -389,6 +393,14 @@ pub struct ProcessView {
     /// `overall` in parts; known at the end of a session.
     #[serde(skip)]
     pub load: Vec<LoadView>,
+}
+
+impl ProcessView {
+    /// The time to which the time in a function is compared, in nanoseconds.
+    pub fn watched_ns_of(&self, function: &FunctionTotals) -> u64 {
+        let unknown_ns = function.is_of_mpi().then_some(self.mpi_unknown_ns);
+        self.watched_ns.saturating_sub(unknown_ns.unwrap_or_default())
+    }
 }
 
 /// How a process spent its time in a part of the run. Shares are defined as in [`Rates`]; `None` if not
@@ -455,6 +467,17 @@ impl Snapshot {
             scaling: None,
             without_teams: sum.without_teams.or(other.without_teams),
         })
+    }
+
+    /// The time for which all processes were watched, summed, in nanoseconds; of MPI, that for which the time inside it
+    /// is known.
+    pub fn watched_ns(&self, is_of_mpi: bool) -> f64 {
+        let all_ns = self.elapsed.as_nanos() as f64 * self.process_count().max(1) as f64;
+        let unknown = self.processes.iter().map(|process| process.mpi_unknown_ns as f64);
+        match is_of_mpi {
+            true => (all_ns - unknown.sum::<f64>()).max(1.0),
+            false => all_ns,
+        }
     }
 
     /// Functions over all processes: calls and shares are added, means are weighted by calls.

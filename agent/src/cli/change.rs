@@ -6,6 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use plan::{CpuList, Literal, SyncPoint};
 
+use super::UserArgs;
 use super::values::{duration, variable_assignment};
 
 /// `tuneagent symbols`
@@ -30,9 +31,9 @@ pub struct SymbolsArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent get`
@@ -47,9 +48,9 @@ pub struct GetArgs {
     /// Every copy, where several libraries have a variable of that name
     #[arg(long)]
     pub all_copies: bool,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent set`
@@ -76,9 +77,9 @@ pub struct SetArgs {
     /// Only this process, not all of the job
     #[arg(long)]
     pub only: bool,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent call`
@@ -87,7 +88,8 @@ pub struct CallArgs {
     /// A process of the program, its launcher, or the program's name: every process of it calls
     pub target: String,
     /// The call, as 'f(1, 2.5, "text", true)'; module:f where several files have an f
-    pub call: String,
+    #[arg(required = true, num_args = 1..)]
+    pub call: Vec<String>,
     /// The call that `undo` makes to take it back, by the same thread: 'set_level(was)'. Without it the call
     /// stays
     #[arg(long, value_name = "CALL")]
@@ -112,9 +114,9 @@ pub struct CallArgs {
     /// Only this process, not all of the job
     #[arg(long)]
     pub only: bool,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent patch`
@@ -199,9 +201,9 @@ pub struct UndoArgs {
     /// The newest change in force of each process, and no other
     #[arg(long)]
     pub last: bool,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent journal`

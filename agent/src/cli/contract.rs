@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use profile::streams::StageFunctions;
 
-use super::values::duration;
+use super::values::{address, duration};
 
 /// `tuneagent contract ...`
 #[derive(Debug, Subcommand)]
@@ -101,7 +101,7 @@ pub struct WatchContractArgs {
     #[arg(long, conflicts_with = "stages")]
     pub apply: bool,
     /// Serve /metrics, read-only: rates, targets, utilisation and verdicts
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// At the end, draw the graph with the rates that were seen, beside what is required
     #[arg(long, value_name = "FILE")]

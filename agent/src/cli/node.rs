@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::UserArgs;
+
 /// Where the service listens, and where sessions look for it. Not the folder of root's control sockets, which
 /// users may not enter.
 pub(crate) const NODE_SOCKET: &str = "/run/tuneagent-node/node.sock";
@@ -35,9 +37,9 @@ pub struct JoinArgs {
     /// The processes here, if nothing in their environment names the job: as the TARGET of `attach`
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent node serve`

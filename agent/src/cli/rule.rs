@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use profile::streams::StageFunctions;
 use session::request::Settings;
 
+use super::UserArgs;
 use super::values::assignment;
 
 /// Which rules are loaded, of `attach`, `run` and `replay` alike.
@@ -85,9 +86,9 @@ pub struct CheckRuleArgs {
     /// Parameters and bindings
     #[command(flatten)]
     pub settings: SettingArgs,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent rule new`
@@ -101,9 +102,9 @@ pub struct NewRuleArgs {
     /// The file of a program to look at
     #[arg(long, value_name = "PROGRAM")]
     pub file: Option<PathBuf>,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
+    /// Of which users
+    #[command(flatten)]
+    pub users: UserArgs,
 }
 
 /// `tuneagent replay`

@@ -1,5 +1,6 @@
 //! Parsers of values on the command line: times, sizes, assignments.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, TryFromFloatSecsError};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -54,6 +55,17 @@ pub(super) fn period(text: &str) -> Result<Duration, ValueError> {
         true => Err(ValueError::TooShort(text.to_owned())),
         false => Ok(period),
     }
+}
+
+/// `127.0.0.1:9478`, `[::1]:9478`; a bare port is of this machine alone.
+pub(super) fn address(text: &str) -> Result<SocketAddr, ValueError> {
+    let port = text
+        .parse()
+        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| {
+        let expected = "a port up to 65535, or an address and a port such as 127.0.0.1:9478";
+        ValueError::NotA(text.to_owned(), expected)
+    })
 }
 
 /// `64KiB`, `100MiB`, `2GiB`, `1GB`; a bare number is bytes.

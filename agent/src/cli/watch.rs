@@ -10,7 +10,7 @@ use profile::streams::StageFunctions;
 
 use super::{
     rule::RuleArgs,
-    values::{duration, number, period, progress, share, size},
+    values::{self, duration, number, period, progress, share, size},
 };
 
 /// `tuneagent ps`
@@ -153,10 +153,10 @@ pub struct WatchArgs {
     #[arg(long, help_heading = "What it may cost")]
     pub keep_awake: bool,
     /// Serve /metrics at this address and port, read-only
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", help_heading = "What is written")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", value_parser = values::address, help_heading = "What is written")]
     pub metrics: Option<SocketAddr>,
     /// Serve the session as a page for browsers, read-only, as long as it lasts; its address is printed
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9478", help_heading = "What is written")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9478", value_parser = values::address, help_heading = "What is written")]
     pub web: Option<SocketAddr>,
     /// A further host name under which --web answers, such as that of a reverse proxy
     #[arg(long, value_name = "NAME", requires = "web", help_heading = "What is written")]

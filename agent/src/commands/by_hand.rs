@@ -32,7 +32,7 @@ const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn get(args: &GetArgs) -> CommandResult {
     let mut discovery = Discovery::default();
-    let job = target::job(&mut discovery, &args.target, args.any_user)?;
+    let job = target::job(&mut discovery, &args.target, args.users.any_user)?;
     // Files that need more rights are open by now.
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut outcomes = Outcomes::default();
@@ -161,7 +161,7 @@ fn enum_type(location: &Location) -> Option<ValueType> {
 pub(super) fn set(args: &SetArgs) -> CommandResult {
     let value_type = args.value_type.as_deref().map(parse_type).transpose()?;
     let mut discovery = Discovery::default();
-    let job = target::job(&mut discovery, &args.target, args.any_user)?;
+    let job = target::job(&mut discovery, &args.target, args.users.any_user)?;
     let processes = members(&job, &args.target, args.only)?;
     let writer = history::other_writer(&job, false);
     let mut actuator = Actuator::start(StartOptions {

@@ -30,7 +30,7 @@ use crate::{
 
 pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     let mut discovery = Discovery::default();
-    let job = target::job(&mut discovery, &args.target, args.any_user)?;
+    let job = target::job(&mut discovery, &args.target, args.users.any_user)?;
     let mut actuator = Actuator::start(StartOptions {
         keeps: true,
         has_sync_points: true,

@@ -25,7 +25,8 @@ use crate::{
 const WAIT_MAX: Duration = Duration::from_secs(8);
 
 pub(super) fn call(args: &CallArgs) -> CommandResult {
-    let Invocation { function, arguments } = Invocation::parse(&args.call).map_err(Failure::invalid)?;
+    let Invocation { function, arguments } =
+        Invocation::parse(&args.call.join(" ")).map_err(Failure::invalid)?;
     if args.wait > WAIT_MAX {
         return Err(Failure::invalid(format!(
             "--wait is at most {} s; a call that takes longer continues, and `tuneagent journal` shows later what it returned",
@@ -44,7 +45,7 @@ pub(super) fn call(args: &CallArgs) -> CommandResult {
     let by_hand = ByHand {
         target: &args.target,
         only: args.only,
-        any_user: args.any_user,
+        any_user: args.users.any_user,
         despite_seccomp: args.despite_seccomp,
     };
     let is_lasting = request.inverse == Inverse::Unstated;

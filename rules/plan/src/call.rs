@@ -164,8 +164,11 @@ impl Invocation {
                 )
             }
         };
-        if name.trim().is_empty() || name.contains(char::is_whitespace) {
+        if name.trim().is_empty() {
             return Err(error("it has no name".to_owned()));
+        }
+        if name.contains(char::is_whitespace) {
+            return Err(error("its arguments are not in brackets".to_owned()));
         }
         let parts = split(rest).ok_or_else(|| error("a text has no end".to_owned()))?;
         if parts.len() > ARGUMENTS_MAX {

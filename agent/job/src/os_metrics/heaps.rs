@@ -237,8 +237,9 @@ mod tests {
             small
         });
         let kept = kept.join().unwrap();
-        let after = freed();
-        assert!(after > before + (48 << 20), "{before} {after}");
+        // Other tests of this process allocate meanwhile, which may end a reading in the middle of a list.
+        let is_seen = (0..100).any(|_| freed() > before + (48 << 20));
+        assert!(is_seen, "{before} {}", freed());
         drop(kept);
     }
 }

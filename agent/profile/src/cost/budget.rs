@@ -51,6 +51,9 @@ const CLOSING_NS: f64 = 10e6;
 /// of the budget for functions.
 const BESIDE: f64 = 0.25;
 
+/// Functions outside the sequence of calls that take this part of the budget together are not sampled.
+const RARE: f64 = 0.1;
+
 /// Maximum length of a gap.
 const GAP_NS_MAX: f64 = 300e9;
 
@@ -166,16 +169,24 @@ impl Load {
     }
 }
 
-/// The functions to sample: those outside the sequence of calls if that is enough. Otherwise all, because a
-/// sequence that lacks one of its functions is useless.
+/// The functions to sample: the expensive ones of those outside the sequence of calls if that is enough. Otherwise also
+/// all of the sequence, because a sequence that lacks one of its functions is useless. Functions that are called so
+/// rarely that they cost next to nothing are watched all the time: their calls may be longer than a window, which would
+/// miss their begin.
 fn chosen(load: &Load, share: f64) -> BTreeSet<u32> {
-    let others = load.functions.iter().filter(|function| !function.is_apart);
-    let is_enough = others.map(|function| function.cost).sum::<f64>() <= load.left(share) / 2.0;
-    let chosen = load
-        .functions
-        .iter()
-        .filter(|function| function.is_apart || !is_enough);
-    chosen.map(|function| function.probe).collect()
+    let functions = load.functions.iter();
+    let (mut apart, others): (Vec<_>, Vec<_>) = functions.partition(|function| function.is_apart);
+    let cost = |function: &&BudgetFunction| function.cost;
+    let is_enough = others.iter().map(cost).sum::<f64>() <= load.left(share) / 2.0;
+    apart.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let mut cost = 0.0;
+    let mut is_cheap = |function: &BudgetFunction| {
+        cost += function.cost;
+        cost <= RARE * load.left(share)
+    };
+    let expensive = apart.iter().skip_while(|function| is_cheap(function)).copied();
+    let sequence = others.iter().filter(|_| !is_enough).copied();
+    expensive.chain(sequence).map(|function| function.probe).collect()
 }
 
 /// The part of the time in which these functions can be watched, while the others are watched all the time.

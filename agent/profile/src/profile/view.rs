@@ -57,6 +57,12 @@ impl Metered {
             counters_before: self.before,
             mpi_ns: knows_mpi.then_some(last.mpi_ns),
             mpi_waited_ns: last.mpi_waited_ns.filter(|_| knows_mpi),
+            mpi_unknown_ns: match (last.is_mpi_unknown, &self.mpi_from) {
+                (true, _) => all_ns,
+                (false, from) => from
+                    .as_ref()
+                    .map_or(0, |from| from.at_ns.saturating_sub(begun_ns)),
+            },
             is_mpi_unknown: last.is_mpi_unknown,
             useful: self
                 .iterations()
@@ -228,8 +234,10 @@ pub(super) fn function(
         }
     };
     // Calls that a library makes within itself have no time of their own. One that is open has; it may never return.
-    let is_open = last.open.iter().any(|(probe, _)| *probe as usize == index);
-    let has_time = totals.timed > 0 || totals.calls == 0 || is_open;
+    let open: Vec<u64> = (last.open.iter().filter(|(probe, _)| *probe as usize == index))
+        .map(|(_, ns)| *ns)
+        .collect();
+    let has_time = totals.timed > 0 || totals.calls == 0 || !open.is_empty();
     let closed = totals.timed - earlier.timed.min(totals.timed);
     let closed_ns = totals.time_ns.saturating_sub(earlier.time_ns) as f64;
     let calls = |totals: &Totals| calls_of_program(probe, totals);
@@ -240,6 +248,8 @@ pub(super) fn function(
         time_ns: is_timed.then_some(shown_ns).filter(|_| has_time),
         returned: if is_timed { totals.timed } else { 0 },
         returned_ns: if is_timed { totals.time_ns } else { 0 },
+        under_way: if is_timed { open.len() as u64 } else { 0 },
+        under_way_ns: if is_timed { open.iter().sum() } else { 0 },
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,

@@ -18,6 +18,11 @@ pub struct FunctionTotals {
     /// that never returned.
     pub returned: u64,
     pub returned_ns: u64,
+    /// Calls that have not returned yet, and their time in nanoseconds, which is in `time_ns` and in no mean.
+    #[serde(default)]
+    pub under_way: u64,
+    #[serde(default)]
+    pub under_way_ns: u64,
     /// `None` if the function carries no bytes, or an unknown number.
     pub bytes: Option<u64>,
     /// The direction of the bytes. It does not travel between machines: the name of the function gives it.
@@ -96,6 +101,8 @@ impl FunctionTotals {
         }
         self.returned += other.returned;
         self.returned_ns += other.returned_ns;
+        self.under_way += other.under_way;
+        self.under_way_ns += other.under_way_ns;
         self.untimed += other.untimed;
         self.unreturned += other.unreturned;
         self.calls_per_s += other.calls_per_s;

@@ -34,12 +34,10 @@ impl Bottleneck {
         let shares = &self.shares;
         let mut does = Vec::new();
         if shares.busy >= 0.005 {
-            does.push(format!("busy {} of the time", percent(shares.busy)));
-        }
-        if shares.outside >= 0.05 {
             does.push(format!(
-                "of which {} without a CPU (disk, network, sleep)",
-                percent(shares.outside)
+                "busy {} of the time{}",
+                percent(shares.busy),
+                shares.asleep()
             ));
         }
         if shares.waits_for_cpu >= 0.05 {

@@ -1,6 +1,7 @@
 //! How a module's time divides, by the two gates of the source's equation (9): without input it is starved,
 //! without room for output it is blocked, and otherwise it is busy, or waits for a CPU.
 
+use crate::format::percent;
 use serde::{Deserialize, Serialize};
 
 /// Shares of a module's time; together 1.
@@ -66,6 +67,25 @@ impl TimeShares {
             }
         }
         most.0
+    }
+
+    /// The part of the busy time in which it has no CPU, as an addition to the busy time; empty if it is small.
+    pub(crate) fn asleep(&self) -> String {
+        match self.outside >= 0.05 {
+            true => format!(
+                " ({} of it asleep: disk, network or timer)",
+                percent(self.outside / self.busy)
+            ),
+            false => String::new(),
+        }
+    }
+
+    /// What it does, by its verdict. A module that is busy without a CPU is not bound by computing.
+    pub(crate) fn words(&self, verdict: ModuleVerdict) -> &'static str {
+        match verdict {
+            ModuleVerdict::ComputeBound if self.outside > self.busy / 2.0 => "busy without a CPU",
+            _ => verdict.words(),
+        }
     }
 
     /// The share in which it holds others up: it has input and room, and is not done.

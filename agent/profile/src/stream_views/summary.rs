@@ -110,10 +110,11 @@ impl WatchSummary {
         for one in &self.modules {
             let shares = &one.shares;
             lines.push(format!(
-                "{:<width$}  {}: busy {}, waits for a CPU {}, starved {}, blocked {}",
+                "{:<width$}  {}: busy {}{}, waits for a CPU {}, starved {}, blocked {}",
                 one.module,
-                one.verdict.words(),
+                shares.words(one.verdict),
                 percent(shares.busy),
+                shares.asleep(),
                 percent(shares.waits_for_cpu),
                 percent(shares.starved),
                 percent(shares.blocked)

@@ -303,7 +303,7 @@ fn work_lines(seen: &ObservedGraph, at: usize, module: &ObservedModule, out: &mu
     let shares = &module.shares;
     let percentages = [
         ("busy", shares.busy),
-        ("of which without a CPU", shares.outside),
+        ("of which asleep", shares.outside),
         ("waiting for a CPU", shares.waits_for_cpu),
         ("starved", shares.starved),
         ("blocked", shares.blocked),

@@ -178,7 +178,7 @@ fn who_holds_the_pipeline_up_is_who_waits_for_no_other() {
             [sleeps, starved, starved_last],
             "zstd",
             ModuleVerdict::ComputeBound,
-            "of which 95 % without a CPU",
+            "busy 97 % of the time (98 % of it asleep: disk, network or timer)",
         ),
         (
             [sleeps, starved, starved_last],

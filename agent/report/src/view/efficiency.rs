@@ -62,7 +62,7 @@ pub(super) fn lines(view: &EfficienciesView, rates: &[Rates]) -> Vec<String> {
     let waits = waiting(rates).filter(|_| not_measured.is_none() && view.is_balance_known());
     let waits = waits.map(|share| {
         format!(
-            "    waiting for a CPU, {} of the time outside MPI, counts as useful",
+            "    {} of the time outside MPI, which counts as useful, waited for a CPU",
             percent(share)
         )
     });
@@ -181,7 +181,7 @@ mod tests {
         };
         let shown = |rates: [Rates; 2]| lines(&example::efficiencies([0.9, 0.7]), &rates);
         let line = shown([rank(0.5, 0.5), rank(0.9, 0.1)]).swap_remove(1);
-        insta::assert_snapshot!(line, @"    waiting for a CPU, 25 % of the time outside MPI, counts as useful");
+        insta::assert_snapshot!(line, @"    25 % of the time outside MPI, which counts as useful, waited for a CPU");
         assert_eq!(shown([rank(0.9, 0.1), rank(0.9, 0.1)]).len(), 1);
         // Where the waiting was, the kernel does not report.
         let unknown = Rates {

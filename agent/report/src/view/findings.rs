@@ -322,7 +322,7 @@ mod tests {
             process.rates = None;
         });
         insta::assert_snapshot!(at_end(&snapshot, true).join("\n"), @"
-        no findings from 2 rules
+        no findings from the 2 rules that fit this program
            matched no process: blas-threads
            no value while it ran: batches
            mine                     condition false

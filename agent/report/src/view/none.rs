@@ -76,6 +76,10 @@ pub(super) fn lines(snapshot: &Snapshot, shown: Shown) -> Vec<String> {
             (0, 0) => " no findings: no rule fits this program".to_owned(),
             (0, 1) => " no findings: 1 rule was not evaluated".to_owned(),
             (0, more) => format!(" no findings: {more} rules were not evaluated"),
+            (1, _) if all > 1 + missing => " no findings from the 1 rule that fits this program".to_owned(),
+            (fitting, _) if all > fitting + missing => {
+                format!(" no findings from the {fitting} rules that fit this program")
+            }
             (fitting, _) => format!(" no findings from {}", plural(fitting, "rule")),
         });
         lines.extend(waits_for_others(snapshot, shown.is_over));

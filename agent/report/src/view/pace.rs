@@ -192,7 +192,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
     if sequence.call_sites.is_empty() {
         return Vec::new();
     }
-    let watched = watched_ns(snapshot);
+    let watched = snapshot.watched_ns(sequence.steps == Steps::MpiCalls);
     let what = match sequence.steps {
         Steps::MpiCalls => "MPI by call site",
         Steps::Regions => "regions by call site",
@@ -238,6 +238,12 @@ pub(super) fn of_part(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Stri
             percent(least)
         ));
     }
+    if functions
+        .iter()
+        .any(|function| function.is_of_mpi() && parts::under_way(function) > 0)
+    {
+        notes.push("without calls under way".to_owned());
+    }
     if let [first, others @ ..] = polling.as_slice() {
         let others = match others {
             [] => ", which polls".to_owned(),
@@ -250,11 +256,6 @@ pub(super) fn of_part(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Stri
         true => String::new(),
         false => format!("   ({})", notes.join("; ")),
     }
-}
-
-/// The time for which all processes were watched, summed, in nanoseconds.
-pub(super) fn watched_ns(snapshot: &Snapshot) -> f64 {
-    snapshot.elapsed.as_nanos() as f64 * snapshot.process_count().max(1) as f64
 }
 
 /// A note that not all calls are in a call site.

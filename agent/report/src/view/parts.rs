@@ -154,6 +154,16 @@ fn unit_of_digits(value: f64, digits: i32) -> f64 {
     10_f64.powi((magnitude + 1 - digits).max(0))
 }
 
+/// From this part of a function's time on, calls that have not returned are shown.
+const UNDER_WAY_SHOWN: f64 = 0.05;
+
+/// The calls of a function that have not returned, if enough of its time is theirs that a reader would miss it in the
+/// mean and at the call sites.
+pub(super) fn under_way(function: &FunctionTotals) -> u64 {
+    let is_much = |all_ns: &u64| function.under_way_ns as f64 >= *all_ns as f64 * UNDER_WAY_SHOWN;
+    function.time_ns.filter(is_much).map_or(0, |_| function.under_way)
+}
+
 /// The part of the time in which calls of this function were assigned to call sites.
 pub(super) fn of_site(snapshot: &Snapshot, functions: &[FunctionTotals], name: &str) -> f64 {
     match snapshot.sequence.steps {

@@ -28,6 +28,8 @@ pub(super) struct Row {
     pub(super) share: Option<f64>,
     /// Calls that did not return, if that must be shown.
     pub(super) unreturned: u64,
+    /// Calls that have not returned yet, if much of the time is theirs.
+    pub(super) under_way: u64,
 }
 
 impl Row {
@@ -79,6 +81,13 @@ fn line(row: &Row, (columns, width): (usize, usize)) -> String {
             plural(usize::try_from(calls).unwrap_or(usize::MAX), "return")
         ),
     };
+    let under_way = match row.under_way {
+        0 => String::new(),
+        calls => format!(
+            "  and {} under way",
+            plural(usize::try_from(calls).unwrap_or(usize::MAX), "call")
+        ),
+    };
     let counted = match row.counted {
         None => String::new(),
         Some(part) if part < WATCHED_FULLY => format!("  counted {} of the time", percent(part)),
@@ -90,7 +99,7 @@ fn line(row: &Row, (columns, width): (usize, usize)) -> String {
     let share = row.share.map(|share| estimated(percent(share)));
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(
-        " {name:<columns$} {:>width$}  {:>8}   {:>6}  {}{unreturned}{counted}",
+        " {name:<columns$} {:>width$}  {:>8}   {:>6}  {}{unreturned}{under_way}{counted}",
         row.calls_text(),
         mean.unwrap_or_else(|| "-".to_owned()),
         share.unwrap_or_else(|| "-".to_owned()),

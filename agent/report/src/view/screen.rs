@@ -163,7 +163,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         return lines;
     }
     lines.extend(overview(snapshot));
-    let watched = pace::watched_ns(snapshot);
+    let watched = |function: &FunctionTotals| snapshot.watched_ns(function.is_of_mpi());
     let mut functions = snapshot.functions();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     if !functions.is_empty() {
@@ -174,8 +174,9 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             counted: function.counted,
             accuracy: Accuracy::of(function.estimate, function.calls),
             mean_ns: function.mean_of_returned_ns(),
-            share: function.time_ns.map(|time| time as f64 / watched),
+            share: function.time_ns.map(|time| time as f64 / watched(function)),
             unreturned: function.unreturned,
+            under_way: parts::under_way(function),
         };
         lines.extend(rows("calls", functions.iter().map(row)));
     }
@@ -223,7 +224,7 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let number = rates.len() as f64;
     let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
-    let in_mpi = inside_mpi(snapshot, &rates);
+    let in_mpi = inside_mpi(snapshot, &rates, word == "over");
     let functions = snapshot.functions();
     let sampled = parts::sampled_mpi(&functions);
     // Of the same span as the rates in this line, which may have been watched completely.
@@ -282,8 +283,9 @@ fn sampled_text(part: f64, period: Option<Duration>, is_unbounded: bool) -> Stri
     format!("   ({what}{slowed})")
 }
 
-/// The mean share of the time inside MPI over the ranks of which it is known; `None` if MPI is not probed.
-fn inside_mpi(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
+/// The mean share of the time inside MPI over the ranks of which it is known, and the part of the session that it
+/// covers; `None` if MPI is not probed.
+fn inside_mpi(snapshot: &Snapshot, rates: &[Rates], is_overall: bool) -> Option<String> {
     let known: Vec<f64> = rates.iter().filter_map(|rates| rates.mpi).collect();
     let is_unknown = snapshot.processes.iter().any(|process| process.is_mpi_unknown);
     let number = known.len() as f64;
@@ -305,7 +307,11 @@ fn inside_mpi(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
         };
         format!(" ({points} points of it waiting for a CPU)")
     });
+    let part = snapshot.watched_ns(true) / snapshot.watched_ns(false).max(1.0);
     let of = match rates.len() - known.len() {
+        0 if is_overall && part < parts::WATCHED_FULLY => {
+            format!("   (of {} of the time: before, no call was seen)", percent(part))
+        }
         0 => String::new(),
         unknown => format!("   (unknown of {}: no call seen)", plural(unknown, "rank")),
     };
@@ -463,6 +469,23 @@ pub(super) mod tests {
         insta::assert_snapshot!([hide(1), hide(0)].join("\n"), @"
         inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %   (unknown of 1 rank: no call seen)
         inside MPI unknown: no MPI call of these ranks began or ended
+        ");
+    }
+
+    #[test]
+    fn shares_of_mpi_are_of_the_time_in_which_calls_were_seen() {
+        let mut snapshot = snapshot(2);
+        for process in &mut snapshot.processes {
+            process.overall = process.rates;
+            let elapsed_ns = snapshot.elapsed.as_nanos() as u64;
+            process.mpi_unknown_ns = elapsed_ns * 3 / 4;
+            process.functions[0].time_ns = Some(elapsed_ns / 8);
+        }
+        let lines = closing(&snapshot, false);
+        let shown = |part: &str| lines.iter().find(|line| line.contains(part)).cloned().unwrap();
+        insta::assert_snapshot!([shown("inside MPI"), shown("MPI_Wait")].join("\n"), @"
+        inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %   (of 25 % of the time: before, no call was seen)
+        MPI_Wait                 1 600         -     50 %  ##############
         ");
     }
 

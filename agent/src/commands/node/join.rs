@@ -26,7 +26,7 @@ pub(in crate::commands) fn join(args: &JoinArgs) -> CommandResult {
     let mut words: Vec<String> = ["tuneagent", "attach", "--plain", "--nodes", "here"]
         .map(str::to_owned)
         .into();
-    words.extend(args.any_user.then(|| "--any-user".to_owned()));
+    words.extend(args.users.any_user.then(|| "--any-user".to_owned()));
     words.push("--".to_owned());
     words.extend(args.targets.iter().cloned());
     if args.targets.is_empty() {

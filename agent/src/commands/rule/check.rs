@@ -17,7 +17,11 @@ use crate::{
 
 pub(super) fn run(args: &CheckRuleArgs) -> CommandResult {
     let job = match &args.pid {
-        Some(target) => Some(target::job(&mut Discovery::default(), target, args.any_user)?),
+        Some(target) => Some(target::job(
+            &mut Discovery::default(),
+            target,
+            args.users.any_user,
+        )?),
         None => None,
     };
     let mut code = Code::Done;

@@ -28,7 +28,7 @@ pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
         )));
     }
     let candidates = match (&args.pid, &args.file) {
-        (Some(target), _) => Some(of_process(target, args.any_user)?),
+        (Some(target), _) => Some(of_process(target, args.users.any_user)?),
         (None, Some(file)) => Some(of_file(file)?),
         (None, None) => None,
     };

@@ -247,7 +247,7 @@ fn file(path: &str) -> Result<Listed, Failure> {
 
 /// The files of a process that are searched, and the number of others.
 fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure> {
-    let job = target::job(&mut Discovery::default(), &args.target, args.any_user)?;
+    let job = target::job(&mut Discovery::default(), &args.target, args.users.any_user)?;
     let typed = args.target.parse().ok();
     let is_typed = |member: &&Member| Some(member.process.pid.number) == typed;
     let first = job.members.iter().find(is_typed).or(job.members.first());

@@ -34,6 +34,22 @@ fn loads() -> impl Strategy<Value = Load> {
     })
 }
 
+#[test]
+fn a_function_that_is_rarely_called_is_watched_all_the_time() {
+    let functions = [
+        (0, 0.5, true),
+        (1, 1e-6, true),
+        (2, 0.02, true),
+        (3, 0.001, false),
+    ];
+    let load = job(functions.map(|(probe, cost, is_apart)| function(probe, cost, is_apart)));
+    assert_eq!(chosen(&load, 0.01), BTreeSet::from([0, 2]));
+    // One that belongs to a sequence which is sampled is sampled with it.
+    let functions = [(0, 0.5, false), (1, 1e-6, true), (3, 1e-6, false)];
+    let load = job(functions.map(|(probe, cost, is_apart)| function(probe, cost, is_apart)));
+    assert_eq!(chosen(&load, 0.01), BTreeSet::from([0, 3]));
+}
+
 proptest! {
     #[test]
     fn the_plan_costs_no_more_than_the_rest_of_the_budget(load in loads(), share in 0.001..0.2_f64) {

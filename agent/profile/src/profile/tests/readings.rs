@@ -217,6 +217,7 @@ fn of_a_rank_that_may_hang_inside_mpi_no_time_is_known_until_a_call_of_it_is_see
     });
     let view = process.view(&probes, |_| None);
     assert_eq!((view.is_mpi_unknown, view.mpi_ns), (false, Some(S / 2)));
+    assert_eq!((view.watched_ns, view.mpi_unknown_ns), (4 * S, 3 * S));
     assert_eq!(view.overall.and_then(|rates| rates.mpi), Some(0.5));
     assert_eq!(process.useful(), Some((0.5, false)));
     let parts: Vec<_> = process.load(&probes, 0).iter().map(|part| part.mpi).collect();

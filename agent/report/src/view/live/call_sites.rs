@@ -65,7 +65,8 @@ pub(super) fn row(
     glyphs: Glyphs,
 ) -> Line<'static> {
     let part = parts::of_site(snapshot, functions, &site.function);
-    let share = site.time_ns as f64 / pace::watched_ns(snapshot) / part;
+    let is_of_mpi = snapshot.sequence.steps == Steps::MpiCalls;
+    let share = site.time_ns as f64 / snapshot.watched_ns(is_of_mpi) / part;
     let function: String = site.function.chars().take(NAME).collect();
     let mean = duration(site.time_ns as f64 / site.calls.max(1) as f64);
     let room = columns.saturating_sub(NAME + BAR + 31);

@@ -55,7 +55,7 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
         Some(row(
             &ranks::name(process),
             mine,
-            process.watched_ns,
+            process.watched_ns_of(mine),
             (widths, glyphs),
         ))
     };
@@ -76,9 +76,14 @@ pub(super) fn rank(snapshot: &Snapshot, key: &str, columns: usize, glyphs: Glyph
     let mut functions: Vec<&FunctionTotals> = process.functions.iter().collect();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     let widths = widths(columns);
-    let rows = functions
-        .iter()
-        .map(|function| row(&function.name, function, process.watched_ns, (widths, glyphs)));
+    let rows = functions.iter().map(|function| {
+        row(
+            &function.name,
+            function,
+            process.watched_ns_of(function),
+            (widths, glyphs),
+        )
+    });
     let who = match process.rank {
         Some(rank) => format!(" rank {rank}, process {key}"),
         None => format!(" process {key}"),
