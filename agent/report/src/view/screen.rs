@@ -482,7 +482,7 @@ pub(super) mod tests {
             process.functions[0].time_ns = Some(elapsed_ns / 8);
         }
         let lines = closing(&snapshot, false);
-        let shown = |part: &str| lines.iter().find(|line| line.contains(part)).cloned().unwrap();
+        let shown = |part: &str| lines.iter().find(|line| line.contains(part)).unwrap().trim();
         insta::assert_snapshot!([shown("inside MPI"), shown("MPI_Wait")].join("\n"), @"
         inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %   (of 25 % of the time: before, no call was seen)
         MPI_Wait                 1 600         -     50 %  ##############
