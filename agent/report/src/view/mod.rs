@@ -8,6 +8,7 @@ mod durations;
 mod efficiency;
 mod findings;
 mod history;
+mod inside_mpi;
 mod live;
 mod memory;
 mod none;
