@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     audit::{AuditEntry, AuditEvent, AuditLog},
-    served,
+    served::{self, NoRoom},
     systemd::Notifier,
 };
 use crate::{exit::Failure, readable::Readable, rights};
@@ -110,7 +110,7 @@ impl NodeService {
 
     /// Counts a connection of a user. `None` if even a refusal is too much; else whether there is room for a
     /// session, or why not.
-    fn enter(&self, uid: u32) -> Option<Result<(), String>> {
+    fn enter(&self, uid: u32) -> Option<Result<(), NoRoom>> {
         let limits = self.policy().limits;
         let mut open = self.connections();
         if open.all >= limits.sessions + REFUSED_MAX {
@@ -121,15 +121,9 @@ impl NodeService {
         *open.users.entry(uid).or_default() += 1;
         open.all += 1;
         Some(if own >= limits.sessions_per_user && uid != 0 {
-            Err(format!(
-                "a user may have {} sessions, and you have {own}",
-                limits.sessions_per_user
-            ))
+            Err(NoRoom::OfUser(limits.sessions_per_user, own))
         } else if all >= limits.sessions {
-            Err(format!(
-                "there may be {} sessions, and there are {all}",
-                limits.sessions
-            ))
+            Err(NoRoom::OfAll(limits.sessions, all))
         } else {
             Ok(())
         })

@@ -9,8 +9,8 @@ use std::{
 };
 
 use probe::kernel::{
-    CallMoment, LoadOptions, MESSAGE_BYTES_MAX, ProbeSite, ServedPrograms, ServiceRefusal, ServiceReply,
-    ServiceRequest, protocol, receive, send, served_namespace,
+    CallMoment, FrameError, LoadOptions, MESSAGE_BYTES_MAX, ProbeSite, ServedPrograms, ServiceRefusal,
+    ServiceReply, ServiceRequest, protocol, receive, send, served_namespace,
 };
 use profile::error::ErrorText;
 use rules::policy::NodePolicy;
@@ -19,6 +19,7 @@ use rustix::{
     io::Errno,
     net::sockopt::{Timeout, set_socket_timeout},
 };
+use thiserror::Error;
 
 use super::{
     access::{ProcessFacts, process_of},
@@ -110,8 +111,17 @@ pub(super) struct ServedSession<'a> {
     refusals: u32,
 }
 
+/// Why there is no room for a session.
+#[derive(Debug, Error)]
+pub(super) enum NoRoom {
+    #[error("a user may have {0} sessions, and you have {1}")]
+    OfUser(u32, u32),
+    #[error("there may be {0} sessions, and there are {1}")]
+    OfAll(u32, u32),
+}
+
 /// Serves a connection until it ends. `room` says why there is none for the session.
-pub(super) fn converse(node: &NodeService, stream: &OwnedFd, client: Client, room: Result<(), String>) {
+pub(super) fn converse(node: &NodeService, stream: &OwnedFd, client: Client, room: Result<(), NoRoom>) {
     for timeout in [Timeout::Recv, Timeout::Send] {
         if set_socket_timeout(stream, timeout, Some(PATIENCE)).is_err() {
             return;
@@ -121,10 +131,10 @@ pub(super) fn converse(node: &NodeService, stream: &OwnedFd, client: Client, roo
     let begun = match first {
         Ok(None) => return,
         Ok(Some((ServiceRequest::Hello { protocol, applies }, _))) => room
-            .map_err(refused)
+            .map_err(|full| refused(full.to_string()))
             .and_then(|()| begin(node, client, protocol, applies)),
         Ok(Some(_)) => Err(refused("the first message of a session is its beginning")),
-        Err(why) => Err(refused(why)),
+        Err(error) => Err(refused(error.to_string())),
     };
     match begun {
         Ok(mut session) => {
@@ -208,7 +218,7 @@ impl ServedSession<'_> {
             Ok(Some((ServiceRequest::Attach { at, sites }, given))) => self.attach(at, sites, given),
             Ok(Some((ServiceRequest::Hello { .. }, _))) => Err(refused("the session has begun before")),
             Ok(None) => return false,
-            Err(why) => Err(refused(why)),
+            Err(error) => Err(refused(error.to_string())),
         };
         match handled {
             Ok((answer, descriptors)) => {
@@ -397,20 +407,31 @@ fn is_readable_file(file: &OwnedFd) -> Result<(), Denial> {
     }
 }
 
+/// Why a client's message is no request.
+#[derive(Debug, Error)]
+enum RequestError {
+    #[error("no message came in time")]
+    Late,
+    #[error("a message is too long")]
+    TooLong,
+    #[error(transparent)]
+    Decode(#[from] FrameError),
+}
+
 /// The next request with its descriptors; `None` at the end of the connection.
-fn next(stream: &OwnedFd) -> Result<Option<(ServiceRequest, Vec<OwnedFd>)>, String> {
+fn next(stream: &OwnedFd) -> Result<Option<(ServiceRequest, Vec<OwnedFd>)>, RequestError> {
     // One more than a message may have, so that a longer one is noticed.
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 8];
     let (count, given) = match receive(stream.as_fd(), &mut bytes) {
-        Err(Errno::AGAIN) => return Err("no message came in time".to_owned()),
+        Err(Errno::AGAIN) => return Err(RequestError::Late),
         Err(_) | Ok((0, _)) => return Ok(None),
         Ok(received) => received,
     };
     let request = bytes.get(..count).map(ServiceRequest::decode);
     match request {
         Some(Ok(request)) => Ok(Some((request, given))),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("a message is too long".to_owned()),
+        Some(Err(error)) => Err(error.into()),
+        None => Err(RequestError::TooLong),
     }
 }
 

@@ -6,7 +6,7 @@ use procfs::process::Process;
 use profile::streams::{Pipe, Pipeline, Stage};
 
 use super::ends::{OpenEnds, PipeId};
-use crate::discover::ProcessTable;
+use crate::discover::{ProcessTable, script_of};
 
 /// Maximum number of processes of a pipeline. Of each, two files are kept open, and two of each thread.
 const STAGES_MAX: usize = 200;
@@ -178,11 +178,16 @@ fn pipeline(
             .get(*pid)
             .map_or_else(String::new, |entry| entry.name.clone());
         let name = tuner::printable(&name).into_owned();
+        // Two stages may be scripts of one interpreter.
+        let script = script_of(*pid).map(|file| match file.rsplit_once('.') {
+            Some((name, _)) if !name.is_empty() => name.to_owned(),
+            _ => file,
+        });
         Stage {
             pid: *pid,
             program: program(*pid).unwrap_or_else(|| name.clone()),
             about: format!("process {pid}: {}", command(*pid).unwrap_or_else(|| name.clone())),
-            name,
+            name: script.unwrap_or(name),
             other_inputs: ends.other_read,
             other_outputs: ends.other_write,
         }

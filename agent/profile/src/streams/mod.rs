@@ -40,7 +40,7 @@ pub use counted::{counted, observed};
 pub use follower::{ContractFollower, NotWatched};
 pub use learn::{Learned, NotLearned, learn};
 pub use pipes::{Activity, Pipe, Pipeline, Slice, Stage, StageCounts, ThreadState, activity};
-pub use policy::{Policy, PolicyAction, WorkerCounts};
+pub use policy::{Policy, PolicyAction, UnknownWorkers, WorkerCounts};
 pub use rank_report::{CalledTotals, RankReport, RankTotals, SentMessages, SentPair};
 pub use rank_windows::{NotJudged, RankWindows};
 pub use ranks::{counted_ranks, observed_ranks};

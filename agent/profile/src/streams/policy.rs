@@ -5,14 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rules::Diagnostic;
 use rules::contract::{Contract, ContractError, ContractStep, Remedy, WorkersStep};
+use thiserror::Error;
 
 use super::act::{GuardedStep, MeasuredModule};
 use super::trial::{ReportedChange, judged};
 use super::watch::ContractWatch;
 use crate::snapshot::outcome::GuardVerdict;
 
+/// The number of workers of a module cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{variable} of {module} is no number of workers: {}", .value.as_deref().unwrap_or("it has no such variable"))]
+pub struct UnknownWorkers {
+    pub module: String,
+    pub variable: String,
+    /// What is there instead; `None` without such a variable.
+    pub value: Option<String>,
+}
+
 /// How many workers modules have now; why not, where that is not known.
-pub type WorkerCounts = BTreeMap<String, Result<u32, String>>;
+pub type WorkerCounts = BTreeMap<String, Result<u32, UnknownWorkers>>;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +180,7 @@ impl Policy {
         known: &BTreeMap<String, u32>,
     ) -> Result<Remedy, Vec<Diagnostic>> {
         if let Some(Err(why)) = workers.get(module) {
-            return Ok(Remedy::Nothing(why.clone()));
+            return Ok(Remedy::Nothing(why.to_string()));
         }
         match self.as_measured(watch, measured, known) {
             Ok(contract) => contract.remedy(module, known),

@@ -275,12 +275,20 @@ fn a_number_of_workers_that_cannot_be_read_is_a_reason_to_do_nothing() {
     program.watch.window(1.0, &program.seen()).unwrap();
     program.watch.window(2.0, &program.seen()).unwrap();
     program.watch.window(3.0, &program.seen()).unwrap();
-    let workers = [("render".to_owned(), Err("renderers is no number".to_owned()))];
+    let unknown = UnknownWorkers {
+        module: "render".to_owned(),
+        variable: "renderers".to_owned(),
+        value: None,
+    };
+    let workers = [("render".to_owned(), Err(unknown))];
     let workers: WorkerCounts = workers.into_iter().collect();
     let decision = program.policy.decide(&program.watch, &workers).unwrap();
     assert_eq!(
         decision,
-        PolicyAction::Say("nothing is changed: renderers is no number".to_owned())
+        PolicyAction::Say(
+            "nothing is changed: renderers of render is no number of workers: it has no such variable"
+                .to_owned()
+        )
     );
     let decision = program.policy.decide(&program.watch, &workers).unwrap();
     assert_eq!(decision, PolicyAction::Wait, "it was said");

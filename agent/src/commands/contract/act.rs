@@ -4,7 +4,7 @@ use job::{Discovery, Member};
 use plan::Mode;
 use profile::streams::{
     ContractWatch, GuardedStep, MeasuredModule, ModuleProcesses, Policy, PolicyAction, RankReport,
-    WorkerCounts,
+    UnknownWorkers, WorkerCounts,
 };
 use rules::contract::Contract;
 use session::request::{RuleSource, RuleText};
@@ -74,12 +74,11 @@ impl Actor {
             let number = text
                 .as_ref()
                 .and_then(|text| text.split(' ').next()?.parse().ok());
-            let number = number.filter(|workers| *workers > 0).ok_or_else(|| {
-                format!(
-                    "{variable} of {} is no number of workers: {}",
-                    module.name,
-                    text.unwrap_or_else(|| "it has no such variable".to_owned())
-                )
+            let number = number.filter(|workers| *workers > 0);
+            let number = number.ok_or_else(|| UnknownWorkers {
+                module: module.name.clone(),
+                variable: (*variable).to_owned(),
+                value: text,
             });
             (module.name.clone(), number)
         });

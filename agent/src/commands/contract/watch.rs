@@ -14,6 +14,7 @@ use profile::streams::{
 };
 use report::console;
 use rules::contract::Contract;
+use thiserror::Error;
 
 use super::{
     ShowResult,
@@ -240,25 +241,31 @@ impl StageSession {
     }
 }
 
+/// Why the workers of no process of a pipeline can be set.
+#[derive(Debug, Error)]
+enum NotChangeable {
+    #[error(
+        "--apply: {0} and {1} run the same program, {2}, so that a rule cannot distinguish them: leave one of them out of \
+         `adapt`"
+    )]
+    SameProgram(String, String, String),
+    #[error("--apply: `adapt` of the contract names no process of this pipeline with `workers`")]
+    NoProcess,
+}
+
 /// The processes of a pipeline whose workers a contract sets.
-fn changeable(contract: &Contract, part: &Pipeline) -> Result<Vec<String>, String> {
+fn changeable(contract: &Contract, part: &Pipeline) -> Result<Vec<String>, NotChangeable> {
     let mut programs = BTreeMap::new();
     for (name, stage) in part.named_stages() {
         if contract.variable_of(&name).is_err() {
             continue;
         }
         if let Some((other, _)) = programs.insert(&stage.program, (name.clone(), stage.pid)) {
-            return Err(format!(
-                "--apply: {other} and {name} run the same program, {}, so that a rule cannot distinguish them: leave one \
-                 of them out of `adapt`",
-                stage.program
-            ));
+            return Err(NotChangeable::SameProgram(other, name, stage.program.clone()));
         }
     }
     if programs.is_empty() {
-        return Err(
-            "--apply: `adapt` of the contract names no process of this pipeline with `workers`".to_owned(),
-        );
+        return Err(NotChangeable::NoProcess);
     }
     Ok(programs.into_values().map(|(_, pid)| pid.to_string()).collect())
 }
