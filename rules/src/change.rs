@@ -23,7 +23,7 @@ pub(crate) struct Change {
 #[derive(Clone, Debug)]
 pub(crate) struct Formula {
     /// Index in [`Action::arguments_mut`]; 0 for an action with one value.
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     pub(crate) value: Typed,
 }
 

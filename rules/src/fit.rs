@@ -275,8 +275,8 @@ impl<'a> Fitting<'a> {
                 )),
             });
             if let Some(why) = why {
-                let place = self.place_of(probe, capture);
-                self.report(Diagnostic::wrong("E0168", place, why));
+                let index = self.place_of(probe, capture);
+                self.report(Diagnostic::wrong("E0168", index, why));
             }
         }
         let marks = members.iter().filter_map(|process| process.marks.get(name));
@@ -494,11 +494,11 @@ impl<'a> Fitting<'a> {
 
     fn no_variable(&mut self, name: &str, span: Span, process: &SeenProcess, members: &[&SeenProcess]) {
         let wrong = match process.variables.get(name) {
-            Some(Err(NoVariable::Several(places))) => {
+            Some(Err(NoVariable::Several(indices))) => {
                 let message = format!(
                     "`{name}` means several variables of {}: {}",
                     process.name,
-                    places.join(", ")
+                    indices.join(", ")
                 );
                 Diagnostic::wrong("E0163", span, message)
                     .help("which of them the program uses is not known: `in: all` of a tune sets every copy, or name another variable")
@@ -529,14 +529,14 @@ impl<'a> Fitting<'a> {
             .captures
             .iter()
             .filter(|entry| entry.probe.raw == probe.name);
-        let mut places = entries.flat_map(|entry| entry.expr.names());
+        let mut indices = entries.flat_map(|entry| entry.expr.names());
         let wanted = match &capture.source.base {
             Base::Global(name) => name.as_str(),
             Base::Argument(_) | Base::NamedArgument(_) => "arg",
             Base::ReturnValue => "ret",
             Base::Known(_) => return self.file.name.span,
         };
-        let found = places.find(|(name, _)| *name == wanted || self.file.bound(name) == wanted);
+        let found = indices.find(|(name, _)| *name == wanted || self.file.bound(name) == wanted);
         found.map_or(self.file.name.span, |(_, span)| span)
     }
 

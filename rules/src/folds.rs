@@ -55,7 +55,7 @@ impl WindowFolds {
 
     /// The index of a fold among those of its probe that are updated at hits.
     pub(crate) fn at(&self, probe: usize, slot: usize) -> Option<usize> {
-        self.of_probe.get(probe)?.iter().position(|place| *place == slot)
+        self.of_probe.get(probe)?.iter().position(|index| *index == slot)
     }
 
     /// Whether the probe's hits are kept until the close.

@@ -255,12 +255,12 @@ impl CheckedRule {
         let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")
         })?;
-        let place = boundaries
+        let index = boundaries
             .begins_at()
             .ok_or_else(|| format!("`{window}` does not begin at a hit"))?;
         let probe = self
             .probes
-            .get(place)
+            .get(index)
             .ok_or_else(|| format!("`{window}` begins at pairs of hits"))?;
         let Target::Function(function) = &probe.target else {
             return Err(format!(
@@ -268,7 +268,7 @@ impl CheckedRule {
                 probe.target
             ));
         };
-        let key = boundaries.keys.get(place).copied().flatten().ok_or_else(|| {
+        let key = boundaries.keys.get(index).copied().flatten().ok_or_else(|| {
             format!("`{window}` has no key: without one it is not known that two processes are at the same instance of it")
         })?;
         let of_program = probe.captures.get(key).and_then(|(_, typed)| match typed.term {
@@ -377,7 +377,7 @@ impl CheckedRule {
     pub(crate) fn role_of(&self, probe: usize) -> Option<usize> {
         let join = probe
             .checked_sub(self.probes.len())
-            .and_then(|place| self.joins.get(place));
+            .and_then(|index| self.joins.get(index));
         let probe = join.map_or(probe, |join| join.of.1);
         self.probes.get(probe).map(|probe| probe.role)
     }
@@ -401,14 +401,14 @@ impl CheckedRule {
 
     /// Every formula of a window: its metrics, its conditions, and the formulas of the tunes that are
     /// evaluated with it.
-    pub(crate) fn formulas_of(&self, place: usize) -> Vec<&Typed> {
-        let metrics = self.metrics.iter().filter(|metric| metric.window == place);
+    pub(crate) fn formulas_of(&self, index: usize) -> Vec<&Typed> {
+        let metrics = self.metrics.iter().filter(|metric| metric.window == index);
         let mut out: Vec<&Typed> = metrics.map(|metric| &metric.value).collect();
-        if let Some(boundaries) = self.windows.get(place).and_then(Window::boundaries) {
+        if let Some(boundaries) = self.windows.get(index).and_then(Window::boundaries) {
             out.extend(boundaries.complete.iter().map(|(_, condition)| condition));
             out.extend(boundaries.until.iter().chain(&boundaries.discard));
         }
-        let tunes = self.tunes.iter().filter(|tune| tune.trigger.window() == place);
+        let tunes = self.tunes.iter().filter(|tune| tune.trigger.window() == index);
         out.extend(tunes.flat_map(Tune::formulas));
         out
     }
@@ -420,10 +420,10 @@ impl CheckedRule {
         let mut runs = BTreeSet::new();
         while let Some(typed) = open.pop() {
             typed.visit(&mut |term| {
-                if let Term::Run(place) = term
-                    && runs.insert(*place)
+                if let Term::Run(run) = term
+                    && runs.insert(*run)
                 {
-                    open.extend(self.runs.get(*place).map(|run| &run.of));
+                    open.extend(self.runs.get(*run).map(|run| &run.of));
                 }
                 if let Term::Metric(index)
                 | Term::Call { metric: index, .. }

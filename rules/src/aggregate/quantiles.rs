@@ -51,8 +51,8 @@ impl Quantiles {
             *self.buckets.entry(bucket(value)).or_default() += 1;
             return;
         }
-        let place = self.few.partition_point(|known| *known <= value);
-        self.few.insert(place, value);
+        let index = self.few.partition_point(|known| *known <= value);
+        self.few.insert(index, value);
         if self.few.len() > FEW {
             self.spill();
         }
@@ -79,10 +79,10 @@ impl Quantiles {
             return Err(WhyNone::NotFinite(self.not_finite));
         }
         if self.buckets.is_empty() {
-            let place = q * (self.few.len() - 1) as f64;
-            let at = |place: f64| self.few.get(place as usize).copied().ok_or(WhyNone::NoValues);
-            let (low, high) = (at(place.floor())?, at(place.ceil())?);
-            return Ok(low + (high - low) * place.fract());
+            let index = q * (self.few.len() - 1) as f64;
+            let at = |index: f64| self.few.get(index as usize).copied().ok_or(WhyNone::NoValues);
+            let (low, high) = (at(index.floor())?, at(index.ceil())?);
+            return Ok(low + (high - low) * index.fract());
         }
         let (rank, mut below) = (rank(q, count), 0);
         for (bucket, more) in &self.buckets {

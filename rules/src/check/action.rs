@@ -63,7 +63,7 @@ impl Checked {
     /// An action with one computed value.
     fn computed(action: Action, value: Typed) -> Checked {
         let of = Some(Type::single(value.type_of.kind));
-        let formulas = vec![Formula { place: 0, value }];
+        let formulas = vec![Formula { index: 0, value }];
         Checked { action, formulas, of }
     }
 }

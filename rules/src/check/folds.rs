@@ -29,7 +29,7 @@ impl CheckedRule {
                     FoldRange::Instance | FoldRange::Newest(_) | FoldRange::Run => home,
                 };
                 if let Some(gathered) = gathered.get_mut(window) {
-                    fold.slot = gathered.place(fold);
+                    fold.slot = gathered.index(fold);
                 }
             });
         });
@@ -55,8 +55,8 @@ impl CheckedRule {
             f(run.window, &mut run.of);
             run.by.iter_mut().for_each(|by| f(run.window, by));
         }
-        for (place, window) in self.windows.iter_mut().enumerate() {
-            window.each_formula(&mut |formula| f(place, formula));
+        for (index, window) in self.windows.iter_mut().enumerate() {
+            window.each_formula(&mut |formula| f(index, formula));
         }
     }
 }
@@ -97,32 +97,32 @@ impl Window {
 }
 
 impl Gathered {
-    fn place(&mut self, fold: &Fold) -> usize {
+    fn index(&mut self, fold: &Fold) -> usize {
         let key = key(fold);
         let known = self.keys.iter().position(|known| *known == key);
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             self.keys.push(key);
             self.folds.push((fold.clone(), 0));
             self.keys.len() - 1
         });
         self.folds
             .iter_mut()
-            .skip(place)
+            .skip(index)
             .take(1)
             .for_each(|(_, uses)| *uses += 1);
         match fold.range {
-            FoldRange::Newest(hits) => self.newest.push((place, fold.probe, hits)),
+            FoldRange::Newest(hits) => self.newest.push((index, fold.probe, hits)),
             FoldRange::Run => self.runs = true,
             FoldRange::Instance | FoldRange::Enclosing(_) => {}
         }
-        place
+        index
     }
 
     fn table(self, names: &[String]) -> WindowFolds {
         let folds: Vec<Intake> = self.folds.iter().map(|(fold, _)| Intake::of(fold)).collect();
         let mut of_probe = vec![Vec::new(); names.len()];
         let mut keeps = vec![false; names.len()];
-        for (place, ((fold, _), intake)) in self.folds.iter().zip(&folds).enumerate() {
+        for (index, ((fold, _), intake)) in self.folds.iter().zip(&folds).enumerate() {
             if intake.waits {
                 keeps
                     .iter_mut()
@@ -134,7 +134,7 @@ impl Gathered {
                     .iter_mut()
                     .skip(fold.probe)
                     .take(1)
-                    .for_each(|of: &mut Vec<usize>| of.push(place));
+                    .for_each(|of: &mut Vec<usize>| of.push(index));
             }
         }
         WindowFolds {

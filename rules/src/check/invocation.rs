@@ -129,9 +129,9 @@ impl Checker<'_> {
                 let (was, mut formulas) =
                     reader.map_or((None, Vec::new()), |reader| (Some(reader.call), reader.formulas));
                 let read = was.as_ref().map_or(0, |was| was.arguments.len());
-                formulas.iter_mut().for_each(|formula| formula.place += first);
+                formulas.iter_mut().for_each(|formula| formula.index += first);
                 formulas.extend(inverse.formulas.into_iter().map(|formula| Formula {
-                    place: formula.place + first + read,
+                    index: formula.index + first + read,
                     ..formula
                 }));
                 let call = inverse.call;
@@ -176,11 +176,11 @@ impl Checker<'_> {
             .map(|argument| self.given(argument, home, passed))
             .collect();
         let (mut arguments, mut formulas) = (Vec::new(), Vec::new());
-        for (place, given) in given.into_iter().enumerate() {
+        for (index, given) in given.into_iter().enumerate() {
             arguments.push(match given? {
                 CallArgument::Known(argument) => argument,
                 CallArgument::Formula(value) => {
-                    formulas.push(Formula { place, value });
+                    formulas.push(Formula { index, value });
                     Argument::Integer(0)
                 }
             });

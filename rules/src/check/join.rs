@@ -15,11 +15,11 @@ impl Checker<'_> {
     pub(super) fn joins(&mut self) -> Vec<Join> {
         let joins = self.file.joins.iter().enumerate();
         joins
-            .filter_map(|(place, entry)| self.join(place, entry))
+            .filter_map(|(index, entry)| self.join(index, entry))
             .collect()
     }
 
-    fn join(&mut self, place: usize, entry: &JoinEntry) -> Option<Join> {
+    fn join(&mut self, join_index: usize, entry: &JoinEntry) -> Option<Join> {
         let first = self.side(&entry.of.0)?;
         let second = self.side(&entry.of.1)?;
         if first == second {
@@ -63,7 +63,7 @@ impl Checker<'_> {
             }
         }
         let names = ProbeNames {
-            index: self.file.probes.len() + place,
+            index: self.file.probes.len() + join_index,
             site: Site::Entry,
             captures,
         };

@@ -47,10 +47,10 @@ impl Infer<'_> {
         if let Some(probe) = self.stream_of(of) {
             return self.hits_over(probe, count, unit, span);
         }
-        if let Some((unit, place)) = unit {
+        if let Some((unit, index)) = unit {
             let message =
                 format!("`{unit}` cannot be counted: what stands before `over` has no value for each hit");
-            return self.refuse("E0134", *place, message);
+            return self.refuse("E0134", *index, message);
         }
         if let Node::Name(name) = &count.node
             && (name == "run" || self.names.window_named(name).is_some())
@@ -115,11 +115,11 @@ impl Infer<'_> {
         unit: Option<&(String, Span)>,
         span: Span,
     ) -> Option<FoldRange> {
-        if let Some((unit, place)) = unit {
+        if let Some((unit, index)) = unit {
             let (name, _) = self.probe(probe)?;
             if unit != name && unit.strip_suffix('s') != Some(name) {
                 let message = format!("`over` counts the hits that are folded, and these are of `{name}`");
-                let wrong = Diagnostic::wrong("E0134", *place, message);
+                let wrong = Diagnostic::wrong("E0134", *index, message);
                 return self.report(wrong.help(format!("`over {count} {name}`")));
             }
             let count_of = self.infer(count)?;
@@ -242,7 +242,7 @@ impl Infer<'_> {
             let message = format!("a rule may fold at most {RUNS_MAX} formulas over the run");
             return self.refuse("E0123", span, message);
         }
-        let place = self.runs.len();
+        let index = self.runs.len();
         self.runs.push(Run {
             window: self.home,
             of,
@@ -250,7 +250,7 @@ impl Infer<'_> {
             fold,
             text: String::new(),
         });
-        Some(Typed::new(result, span, Term::Run(place)))
+        Some(Typed::new(result, span, Term::Run(index)))
     }
 
     /// `x[-1]`, for this window or an enclosing one.

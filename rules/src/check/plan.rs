@@ -243,7 +243,7 @@ fn effect(change: &Change, role: String) -> PlannedEffect {
         Kind::Number(_) | Kind::Text => "a number".to_string(),
     };
     let computed = |place| {
-        let formula = change.formulas.iter().find(|formula| formula.place == place);
+        let formula = change.formulas.iter().find(|formula| formula.index == place);
         formula.map(|formula| what(&formula.value))
     };
     let judged = match (&change.guard, &change.action) {

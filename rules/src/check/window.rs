@@ -44,19 +44,19 @@ impl Checker<'_> {
             };
             self.names.windows.push(names);
         }
-        for (place, entry) in file.windows.iter().enumerate() {
-            let within = self.within(place, entry);
-            if let Some(names) = self.names.windows.get_mut(place) {
+        for (index, entry) in file.windows.iter().enumerate() {
+            let within = self.within(index, entry);
+            if let Some(names) = self.names.windows.get_mut(index) {
                 names.within = within;
             }
         }
         let windows = file.windows.iter().enumerate();
         windows
-            .filter_map(|(place, entry)| self.window(place, entry))
+            .filter_map(|(index, entry)| self.window(index, entry))
             .collect()
     }
 
-    fn within(&mut self, place: usize, entry: &WindowEntry) -> Option<usize> {
+    fn within(&mut self, index: usize, entry: &WindowEntry) -> Option<usize> {
         let name = entry.within.as_ref()?;
         let outer = self.window_named(name)?;
         if self.names.is_timed(outer) {
@@ -64,7 +64,7 @@ impl Checker<'_> {
             return self.refuse("E0148", name.span, message);
         }
         let around = self.names.around(outer);
-        if outer == place || around.contains(&place) {
+        if outer == index || around.contains(&index) {
             return self.refuse("E0131", name.span, "a window cannot lie in itself");
         }
         if around.len() + 1 > AROUND_MAX {
@@ -74,13 +74,13 @@ impl Checker<'_> {
         Some(outer)
     }
 
-    fn window(&mut self, place: usize, entry: &WindowEntry) -> Option<Window> {
+    fn window(&mut self, index: usize, entry: &WindowEntry) -> Option<Window> {
         let kind = match (&entry.every, entry.from.as_slice()) {
             (Some(every), []) => {
                 self.only_of_probed(entry);
                 WindowKind::Timed(self.every(every)?)
             }
-            (None, [_, ..]) => WindowKind::Probed(Box::new(self.boundaries(place, entry)?)),
+            (None, [_, ..]) => WindowKind::Probed(Box::new(self.boundaries(index, entry)?)),
             _ => {
                 let message = "a window must have one of `every`, `from` and `detect`";
                 let wrong = Diagnostic::wrong("E0111", entry.name.span, message);
@@ -129,8 +129,8 @@ impl Checker<'_> {
     }
 
     /// Begin and end of instances; their conditions are inferred once the metrics are known.
-    fn boundaries(&mut self, place: usize, entry: &WindowEntry) -> Option<Boundaries> {
-        let begins: Vec<Option<Begin>> = entry.from.iter().map(|from| self.begin(place, from)).collect();
+    fn boundaries(&mut self, index: usize, entry: &WindowEntry) -> Option<Boundaries> {
+        let begins: Vec<Option<Begin>> = entry.from.iter().map(|from| self.begin(index, from)).collect();
         let to = optional(entry.to.as_ref(), |to| self.boundary(to))?;
         let from = begins.into_iter().collect::<Option<Vec<Begin>>>()?;
         let begins_within = from.len() > 1;
@@ -154,7 +154,7 @@ impl Checker<'_> {
         // A span is at its boundary when it begins or ends; elsewhere its other probe represents it.
         let boundaries = [begin, to].into_iter().flatten().collect();
         let keys = self.keys(entry, begin);
-        if let Some(names) = self.names.windows.get_mut(place) {
+        if let Some(names) = self.names.windows.get_mut(index) {
             names.boundaries = boundaries;
             names.begin = begin;
             names.end = to.or(begin.filter(|_| entry.until.is_none()));
@@ -176,7 +176,7 @@ impl Checker<'_> {
         Some(Boundaries {
             from,
             to,
-            within: self.names.windows.get(place).and_then(|names| names.within),
+            within: self.names.windows.get(index).and_then(|names| names.within),
             keys: keys?,
             timeout: timeout.map(|seconds| (seconds * 1e9).round() as u64),
             skip,
@@ -186,18 +186,18 @@ impl Checker<'_> {
     }
 
     /// A hit of a probe, the begin of the enclosing window, or the end of the last instance.
-    fn begin(&mut self, place: usize, from: &Text) -> Option<Begin> {
+    fn begin(&mut self, index: usize, from: &Text) -> Option<Begin> {
         let Some(window) = self.names.window_named(&from.raw) else {
             return self.boundary(from).map(Begin::Hit);
         };
-        let within = self.names.windows.get(place).and_then(|names| names.within);
+        let within = self.names.windows.get(index).and_then(|names| names.within);
         if within == Some(window) {
             return Some(Begin::Enclosing(window));
         }
-        if window == place && within.is_some() {
+        if window == index && within.is_some() {
             return Some(Begin::Itself);
         }
-        let message = if window == place {
+        let message = if window == index {
             "a window begins again when its last instance closed only within another one"
         } else {
             "a window begins with the one it lies in, and this is another"
@@ -208,7 +208,7 @@ impl Checker<'_> {
 
     /// An instance needs exactly one kind of end.
     fn ends(&mut self, entry: &WindowEntry, from: &[Begin]) -> Option<()> {
-        let (message, place) = match (&entry.to, &entry.until) {
+        let (message, index) = match (&entry.to, &entry.until) {
             (Some(to), Some(_)) => ("a window ends at `to` or when `until` holds, not both", to.span),
             (None, None) if !matches!(from, [Begin::Hit(_)]) => (
                 "nothing ends this window: only one that begins at the hits of a probe ends where the next begins",
@@ -216,24 +216,24 @@ impl Checker<'_> {
             ),
             _ => return Some(()),
         };
-        self.refuse("E0148", place, message)
+        self.refuse("E0148", index, message)
     }
 
     /// The conditions on the instances of a window: end, completeness, discarding.
     pub(super) fn conditions(&mut self, windows: &mut [Window]) {
         let file = self.file;
-        for (place, entry) in file.windows.iter().enumerate() {
+        for (index, entry) in file.windows.iter().enumerate() {
             let mut complete = Vec::new();
             for named in &entry.complete {
                 let role = self.role_named(&named.name);
-                let condition = self.condition(place, &named.expr);
+                let condition = self.condition(index, &named.expr);
                 complete.extend(role.zip(condition));
             }
             let discard = entry
                 .discard
                 .as_ref()
-                .and_then(|expr| self.condition(place, expr));
-            let until = entry.until.as_ref().and_then(|expr| self.until(place, expr));
+                .and_then(|expr| self.condition(index, expr));
+            let until = entry.until.as_ref().and_then(|expr| self.until(index, expr));
             let window = windows.iter_mut().find(|window| window.name == entry.name.raw);
             if let Some(WindowKind::Probed(boundaries)) = window.map(|window| &mut window.kind) {
                 boundaries.complete = complete;
@@ -244,8 +244,8 @@ impl Checker<'_> {
     }
 
     /// A condition on the hits and boundaries of an open instance.
-    fn until(&mut self, place: usize, expr: &Expr) -> Option<Typed> {
-        let condition = self.condition(place, expr)?;
+    fn until(&mut self, index: usize, expr: &Expr) -> Option<Typed> {
+        let condition = self.condition(index, expr)?;
         let mut unknown = None;
         condition.visit(&mut |term| {
             let message = match term {
@@ -298,12 +298,13 @@ impl Checker<'_> {
     /// For each probe, the capture that is the key of its hits.
     fn keys(&mut self, entry: &WindowEntry, from: Option<usize>) -> Option<Vec<Option<usize>>> {
         let mut keys = vec![None; self.file.probes.len() + self.file.joins.len()];
-        let place = match &entry.key {
+        let capture = match &entry.key {
             None => return Some(keys),
             Some(KeyEntry::Same(name)) => {
                 for probe in self.names.probes.values() {
-                    if let (Some(place), Some(key)) = (probe.capture(&name.raw), keys.get_mut(probe.index)) {
-                        *key = Some(place);
+                    if let (Some(capture), Some(key)) = (probe.capture(&name.raw), keys.get_mut(probe.index))
+                    {
+                        *key = Some(capture);
                     }
                 }
                 name.span
@@ -312,12 +313,12 @@ impl Checker<'_> {
                 for (probe, field) in each {
                     let index = self.boundary(probe)?;
                     let names = self.names.probes.values().find(|names| names.index == index)?;
-                    let Some(place) = names.capture(&field.raw) else {
+                    let Some(capture) = names.capture(&field.raw) else {
                         let message = format!("`{}` captures no `{}`", probe.raw, field.raw);
                         return self.refuse("E0130", field.span, message);
                     };
                     if let Some(key) = keys.get_mut(index) {
-                        *key = Some(place);
+                        *key = Some(capture);
                     }
                 }
                 entry.name.span
@@ -327,7 +328,7 @@ impl Checker<'_> {
         let Some(from) = from else {
             let message = "this window begins at no hit, and a key is captured at a hit";
             let help = "without a key its hits belong by their times";
-            return self.report(Diagnostic::wrong("E0148", place, message).help(help));
+            return self.report(Diagnostic::wrong("E0148", capture, message).help(help));
         };
         let missing = Some(from).filter(|probe| keys.get(*probe) == Some(&None));
         if let Some(missing) = missing {
@@ -338,13 +339,13 @@ impl Checker<'_> {
                 .map_or("", |probe| probe.name.raw.as_str());
             let message = format!("`{probe}`, where the window begins, does not capture the key");
             let help = format!("under `capture`: `{probe}.…: a variable that counts the instances`");
-            return self.report(Diagnostic::wrong("E0148", place, message).help(help));
+            return self.report(Diagnostic::wrong("E0148", capture, message).help(help));
         }
         Some(keys)
     }
 
-    fn condition(&mut self, place: usize, expr: &Expr) -> Option<Typed> {
-        let condition = self.in_window(place).infer_boolean(expr)?;
+    fn condition(&mut self, index: usize, expr: &Expr) -> Option<Typed> {
+        let condition = self.in_window(index).infer_boolean(expr)?;
         if condition.type_of.table.is_some() {
             let message = "one condition is needed here, this has several";
             return self.report(Diagnostic::error("E0143", message).at(condition.span, "a table"));
@@ -377,8 +378,8 @@ impl Checker<'_> {
     }
 
     pub(super) fn window_named(&mut self, name: &Text) -> Option<usize> {
-        if let Some(place) = self.names.window_named(&name.raw) {
-            return Some(place);
+        if let Some(index) = self.names.window_named(&name.raw) {
+            return Some(index);
         }
         let near = did_you_mean(
             &name.raw,
@@ -398,8 +399,8 @@ impl super::infer::ProbeNames {
     fn capture(&self, name: &str) -> Option<usize> {
         // A pair has the captures of both its hits.
         let fits = |capture: &str| capture == name || capture.ends_with(&format!(".{name}"));
-        let place = self.captures.iter().position(|(capture, _)| fits(capture))?;
-        let of = self.captures.get(place)?.1?;
-        matches!(of.kind, Kind::Number(_) | Kind::Text).then_some(place)
+        let index = self.captures.iter().position(|(capture, _)| fits(capture))?;
+        let of = self.captures.get(index)?.1?;
+        matches!(of.kind, Kind::Number(_) | Kind::Text).then_some(index)
     }
 }

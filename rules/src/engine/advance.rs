@@ -89,7 +89,7 @@ impl Engine {
         );
         if let (true, Some(reach)) = (running.probed, reach) {
             let closed = running.release(reach, &joined, &ranks);
-            let awaiting = |(place, due)| Awaiting { place, due, reach };
+            let awaiting = |(index, due)| Awaiting { index, due, reach };
             running.awaiting.extend(closed.into_iter().map(awaiting));
         }
         let settled = self.settled(id);
@@ -141,7 +141,7 @@ impl DueInstance {
 /// A due evaluation that waits for the partial results of nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Awaiting {
-    pub(super) place: usize,
+    pub(super) index: usize,
     pub(super) due: DueInstance,
     /// The time up to which nodes must have placed their hits before it is evaluated.
     reach: Time,
@@ -173,8 +173,8 @@ impl Running {
         };
         for arrived in hits {
             let mut pairs = Vec::new();
-            for (place, (joiner, join)) in self.joiners.iter_mut().zip(&self.rule.joins).enumerate() {
-                let probe = self.rule.probes.len() + place;
+            for (index, (joiner, join)) in self.joiners.iter_mut().zip(&self.rule.joins).enumerate() {
+                let probe = self.rule.probes.len() + index;
                 let pair = joiner.take(&arrived, join, release.around.room(), release.dropped);
                 pairs.extend(pair.map(|hit| Arrived { probe, hit }));
             }
@@ -201,7 +201,7 @@ impl Running {
                 due.instance()
                     .mark_incomplete("a node has not handed in its part");
             }
-            out.extend(self.awaiting.pop_front().map(|ready| (ready.place, ready.due)));
+            out.extend(self.awaiting.pop_front().map(|ready| (ready.index, ready.due)));
         }
         out
     }
@@ -239,7 +239,7 @@ pub(super) struct Fill<'a> {
 
 impl Fill<'_> {
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
-        let mut of_window = self.due.iter_mut().filter(|(place, _)| *place == window);
+        let mut of_window = self.due.iter_mut().filter(|(index, _)| *index == window);
         let closed = of_window.find_map(|(_, due)| due.closed(number));
         if closed.is_some() {
             return closed;
@@ -258,8 +258,8 @@ impl Fill<'_> {
             Some(Open::Probed(track)) => track.instances().rev().filter_map(span).collect(),
             _ => Vec::new(),
         };
-        let closed = self.due.iter().rev().filter_map(|(place, due)| match due {
-            DueInstance::Closed(closed) if *place == window => span(&closed.instance),
+        let closed = self.due.iter().rev().filter_map(|(index, due)| match due {
+            DueInstance::Closed(closed) if *index == window => span(&closed.instance),
             DueInstance::Closed(_) | DueInstance::Hit { .. } => None,
         });
         open.into_iter().chain(closed).collect()
@@ -291,8 +291,8 @@ impl Release<'_> {
         }
         let nesting = self.nesting;
         self.all_go_on &= !nesting.moves(arrived.probe);
-        for &place in &nesting.order {
-            self.with_track(place, |track, nest, dropped| track.take(arrived, nest, dropped));
+        for &index in &nesting.order {
+            self.with_track(index, |track, nest, dropped| track.take(arrived, nest, dropped));
         }
         self.trigger(arrived);
     }
@@ -339,10 +339,10 @@ impl Release<'_> {
     /// Gives `f` the track of a window together with the tracks of the others.
     fn with_track(
         &mut self,
-        place: usize,
+        index: usize,
         f: impl FnOnce(&mut Track, &Nest<'_>, &mut Dropped) -> Vec<Closed>,
     ) {
-        let Some(open @ Open::Probed(_)) = self.tracks.get_mut(place) else {
+        let Some(open @ Open::Probed(_)) = self.tracks.get_mut(index) else {
             return;
         };
         let Open::Probed(mut track) = std::mem::replace(open, Open::Busy) else {
@@ -351,17 +351,17 @@ impl Release<'_> {
         let nest = Nest {
             tracks: self.tracks,
             around: &self.around,
-            window: place,
-            looks_out: self.nesting.looks_out(place),
+            window: index,
+            looks_out: self.nesting.looks_out(index),
         };
         let closed = f(&mut track, &nest, self.dropped);
         if !closed.is_empty() {
             let closed = closed
                 .into_iter()
-                .map(|closed| (place, DueInstance::Closed(closed)));
+                .map(|closed| (index, DueInstance::Closed(closed)));
             self.out.extend(closed);
         }
-        if let Some(open) = self.tracks.get_mut(place) {
+        if let Some(open) = self.tracks.get_mut(index) {
             *open = Open::Probed(track);
         }
     }
@@ -377,22 +377,22 @@ impl Release<'_> {
         let nesting = self.nesting;
         let mut has_closed = false;
         self.all_go_on = !nesting.times_out;
-        for &place in nesting.order.iter().rev() {
-            let Some(boundaries) = self.around.rule.windows.get(place).and_then(Window::boundaries) else {
+        for &index in nesting.order.iter().rev() {
+            let Some(boundaries) = self.around.rule.windows.get(index).and_then(Window::boundaries) else {
                 continue;
             };
-            while let Some(Open::Probed(track)) = self.tracks.get_mut(place)
+            while let Some(Open::Probed(track)) = self.tracks.get_mut(index)
                 && let Some(over) = track.over(time, inclusive, boundaries, &self.around)
             {
                 has_closed = true;
-                self.cut_inside(place, over.number);
-                if let Some(Open::Probed(track)) = self.tracks.get_mut(place) {
+                self.cut_inside(index, over.number);
+                if let Some(Open::Probed(track)) = self.tracks.get_mut(index) {
                     let closed = track.close(over);
                     self.out
-                        .extend(closed.map(|closed| (place, DueInstance::Closed(closed))));
+                        .extend(closed.map(|closed| (index, DueInstance::Closed(closed))));
                 }
             }
-            if let Some(Open::Probed(track)) = self.tracks.get(place) {
+            if let Some(Open::Probed(track)) = self.tracks.get(index) {
                 self.all_go_on &= track.instances().all(|instance| instance.end().is_none());
             }
         }
@@ -407,9 +407,9 @@ impl Release<'_> {
         };
         let end = outer.and_then(Instance::end);
         let nesting = self.nesting;
-        for &place in nesting.order.iter().rev() {
-            if place != around {
-                self.with_track(place, |track, nest, _| track.cut((around, number), end, nest));
+        for &index in nesting.order.iter().rev() {
+            if index != around {
+                self.with_track(index, |track, nest, _| track.cut((around, number), end, nest));
             }
         }
     }

@@ -25,8 +25,8 @@ enum CaptureSource {
 impl Captures {
     pub(super) fn of(probe: &CheckedProbe) -> Captures {
         let makes: Vec<CaptureSource> = probe.captures.iter().map(|(_, of)| make(of)).collect();
-        let own = |(place, make): (usize, &CaptureSource)| match make {
-            CaptureSource::Read(read) | CaptureSource::Times(read, _) => *read == place,
+        let own = |(index, make): (usize, &CaptureSource)| match make {
+            CaptureSource::Read(read) | CaptureSource::Times(read, _) => *read == index,
             CaptureSource::Of(_) => false,
         };
         Captures {
@@ -68,11 +68,11 @@ fn named(cell: Cell, name: &str) -> HitRead {
 
 fn make(of: &Typed) -> CaptureSource {
     match &of.term {
-        Term::Read(place) => CaptureSource::Read(*place),
+        Term::Read(index) => CaptureSource::Read(*index),
         Term::Arithmetic(Operator::Multiply, left, right) => match (&left.term, &right.term) {
-            (Term::Read(place), Term::Constant(Scalar::Number(factor)))
-            | (Term::Constant(Scalar::Number(factor)), Term::Read(place)) => {
-                CaptureSource::Times(*place, *factor)
+            (Term::Read(index), Term::Constant(Scalar::Number(factor)))
+            | (Term::Constant(Scalar::Number(factor)), Term::Read(index)) => {
+                CaptureSource::Times(*index, *factor)
             }
             _ => CaptureSource::Of(of.clone()),
         },
@@ -83,7 +83,7 @@ fn make(of: &Typed) -> CaptureSource {
 impl CaptureSource {
     fn of_all(&self, reads: &[HitRead]) -> Cell {
         match self {
-            CaptureSource::Read(place) | CaptureSource::Times(place, _) => match reads.get(*place) {
+            CaptureSource::Read(index) | CaptureSource::Times(index, _) => match reads.get(*index) {
                 Some(read) => self.of(read),
                 None => Err("it was not delivered".into()),
             },

@@ -49,13 +49,15 @@ impl Engine {
                 .map(|running| Reverse(running.rule.priority))
         });
         for index in order {
-            for (place, due) in self.due(RuleId(index), now) {
+            for (window_index, due) in self.due(RuleId(index), now) {
                 // Prepared after the preceding windows were evaluated, because its formulas may refer to
                 // them.
                 let window = match due {
                     DueWindow::Timed(awaited) => self.timed_window(RuleId(index), &awaited),
                     DueWindow::Probed(due) => match *due {
-                        DueInstance::Closed(closed) => self.probed_window(RuleId(index), place, closed, now),
+                        DueInstance::Closed(closed) => {
+                            self.probed_window(RuleId(index), window_index, closed, now)
+                        }
                         DueInstance::Hit { tune, instance, time } => {
                             self.look_at(RuleId(index), tune, &instance, time, now, &mut outbox);
                             None
@@ -63,7 +65,7 @@ impl Engine {
                     },
                 };
                 if let (Some(window), Some(running)) = (window, self.rules.get_mut(index)) {
-                    let closed = running.evaluate(RuleId(index), place, window, now, &mut outbox);
+                    let closed = running.evaluate(RuleId(index), window_index, window, now, &mut outbox);
                     self.closed.push_back(closed);
                     if self.closed.len() > CLOSED_MAX {
                         self.closed.pop_front();
@@ -84,8 +86,9 @@ impl Engine {
     fn end_silent_trials(&mut self, now: Time) -> Vec<Output> {
         let mut outputs = Vec::new();
         for (index, running) in self.rules.iter_mut().enumerate() {
-            for (place, (tune, checked)) in running.tunes.iter_mut().zip(&running.rule.tunes).enumerate() {
-                let verdicts = tune.end_silent_trial((RuleId(index), place), checked, now);
+            for (tune_index, (tune, checked)) in running.tunes.iter_mut().zip(&running.rule.tunes).enumerate()
+            {
+                let verdicts = tune.end_silent_trial((RuleId(index), tune_index), checked, now);
                 if !verdicts.is_empty() {
                     running.switched = Some((now, true));
                 }
@@ -113,12 +116,12 @@ impl Engine {
         self.close_timed(id, now);
         let ready = self.timed_ready(id, now).into_iter();
         let mut out: Vec<(usize, DueWindow)> = ready
-            .map(|awaited| (awaited.place, DueWindow::Timed(Box::new(awaited))))
+            .map(|awaited| (awaited.window, DueWindow::Timed(Box::new(awaited))))
             .collect();
         out.extend(
             closed
                 .into_iter()
-                .map(|(place, closed)| (place, DueWindow::Probed(Box::new(closed)))),
+                .map(|(index, closed)| (index, DueWindow::Probed(Box::new(closed)))),
         );
         out
     }
@@ -130,7 +133,9 @@ impl Engine {
         let Some(running) = self.rules.get_mut(id.0) else {
             return;
         };
-        for (place, (open, window)) in running.windows.iter_mut().zip(&running.rule.windows).enumerate() {
+        for (window_index, (open, window)) in
+            running.windows.iter_mut().zip(&running.rule.windows).enumerate()
+        {
             let (
                 Open::Timed {
                     since,
@@ -149,7 +154,7 @@ impl Engine {
             let next = Arc::new(Content::new(pairs.folds(), room));
             let pairs = std::mem::replace(pairs, next);
             let over = AwaitedWindow {
-                place,
+                window: window_index,
                 index: *index,
                 span: (*since, now),
                 pairs,
@@ -176,7 +181,7 @@ impl Engine {
     fn probed_window(
         &mut self,
         id: RuleId,
-        place: usize,
+        index: usize,
         mut closed: Closed,
         now: Time,
     ) -> Option<WindowData> {
@@ -198,13 +203,13 @@ impl Engine {
             .or_else(|| silent.map(|name| format!("{name} was not observed until its end")));
         let mut data = closed.instance.data(&around);
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
-        data.at_boundaries = self.at_boundaries(running, place, (start, end), &data);
+        data.at_boundaries = self.at_boundaries(running, index, (start, end), &data);
         let running = self.rules.get_mut(id.0)?;
-        let mut data = running.looking_back(place, data);
-        if let Some(inner) = running.inner.get_mut(place) {
+        let mut data = running.looking_back(index, data);
+        if let Some(inner) = running.inner.get_mut(index) {
             data.inner = inner.take(data.number);
         }
-        let left_out = running.left_out(place, &data);
+        let left_out = running.left_out(index, &data);
         let dropped = &mut running.stream.dropped;
         dropped.partial += u64::from(missing.is_some());
         match left_out {
@@ -212,7 +217,7 @@ impl Engine {
             Some(LeftOut::Discarded) => {
                 dropped.discarded += 1;
                 let tunes = running.tunes.iter_mut().zip(&running.rule.tunes);
-                let of_window = tunes.filter(|(_, checked)| checked.trigger.window() == place);
+                let of_window = tunes.filter(|(_, checked)| checked.trigger.window() == index);
                 of_window.for_each(|(tune, _)| tune.silence.window_discarded());
             }
             None => return Some(data).filter(|_| running.mode != Mode::Off),
@@ -266,7 +271,7 @@ enum LeftOut {
 
 impl Running {
     /// The folds over every window; those of this window include the closing instance.
-    fn runs_with(&self, place: usize, window: &WindowData, metrics: &[(String, Value)]) -> Vec<RunState> {
+    fn runs_with(&self, index: usize, window: &WindowData, metrics: &[(String, Value)]) -> Vec<RunState> {
         let context = Context {
             window: Some(window),
             metrics,
@@ -275,7 +280,7 @@ impl Running {
         };
         let with = |run: &RunState| {
             let mut run = run.clone();
-            if run.window() == place {
+            if run.window() == index {
                 run.take(context);
             }
             run
@@ -287,14 +292,14 @@ impl Running {
     fn turn(
         &mut self,
         id: RuleId,
-        place: usize,
+        index: usize,
         window: &WindowData,
         metrics: &[(String, Value)],
         now: Time,
         f: impl FnOnce(&mut TuneState, &TuneEvaluation<'_>),
     ) {
         let applied = |first: &usize| self.tunes.get(*first).is_some_and(TuneState::is_applied);
-        let Some(checked) = self.rule.tunes.get(place) else {
+        let Some(checked) = self.rule.tunes.get(index) else {
             return;
         };
         let first = checked.after.filter(|first| !applied(first));
@@ -303,7 +308,7 @@ impl Running {
         let turn = TuneEvaluation {
             id,
             rule: &self.rule,
-            place,
+            index,
             mode: self.mode,
             window,
             metrics,
@@ -315,7 +320,7 @@ impl Running {
             needless,
             now,
         };
-        if let Some(tune) = self.tunes.get_mut(place) {
+        if let Some(tune) = self.tunes.get_mut(index) {
             f(tune, &turn);
         }
     }
@@ -338,8 +343,8 @@ impl Running {
 
     /// Whether a window shows the program as it is after the last change. Iterations of the detected loop are
     /// known later than they end: those that began before, and the next one, do not.
-    fn shows_state(&mut self, place: usize, begin: Time) -> bool {
-        let boundaries = self.rule.windows.get(place).and_then(Window::boundaries);
+    fn shows_state(&mut self, index: usize, begin: Time) -> bool {
+        let boundaries = self.rule.windows.get(index).and_then(Window::boundaries);
         let is_of_loop = boundaries.is_some_and(|boundaries| self.rule.is_bounded_by_loop(boundaries));
         match &mut self.switched {
             Some((switched, _)) if is_of_loop && begin < *switched => false,
@@ -378,16 +383,16 @@ impl Running {
     }
 
     /// Adds the retained data of closed instances, for folds over them.
-    pub(super) fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
-        if let Some(past) = self.contents.get(place) {
+    pub(super) fn looking_back(&self, index: usize, mut window: WindowData) -> WindowData {
+        if let Some(past) = self.contents.get(index) {
             (window.earlier, window.run) = (past.earlier(), past.run());
         }
         window
     }
 
     /// Retains the data that folds over closed instances need of a complete instance.
-    fn remember(&mut self, place: usize, data: &WindowData) {
-        let (Some(past), Some(content)) = (self.contents.get_mut(place), &data.content) else {
+    fn remember(&mut self, index: usize, data: &WindowData) {
+        let (Some(past), Some(content)) = (self.contents.get_mut(index), &data.content) else {
             return;
         };
         if data.lacking.iter().any(Option::is_some) {
@@ -402,13 +407,13 @@ impl Running {
 
     /// Why an instance is not evaluated, if so. A condition that is none discards too: the instance may have
     /// been disturbed.
-    fn left_out(&self, place: usize, data: &WindowData) -> Option<LeftOut> {
-        let boundaries = self.rule.windows.get(place)?.boundaries()?;
+    fn left_out(&self, index: usize, data: &WindowData) -> Option<LeftOut> {
+        let boundaries = self.rule.windows.get(index)?.boundaries()?;
         if data.number < boundaries.skip {
             return Some(LeftOut::Skipped);
         }
         let condition = boundaries.discard.as_ref()?;
-        let metrics = self.rule.evaluate(place, data, self.memory());
+        let metrics = self.rule.evaluate(index, data, self.memory());
         let context = Context {
             window: Some(data),
             metrics: &metrics,
@@ -445,19 +450,19 @@ impl Running {
     fn close_for_tunes(
         &mut self,
         id: RuleId,
-        place: usize,
+        index: usize,
         window: &WindowData,
         metrics: &[(String, Value)],
         now: Time,
         outbox: &mut Outbox<'_>,
     ) {
-        let of_window = |tune: &Tune| tune.trigger.window() == place;
+        let of_window = |tune: &Tune| tune.trigger.window() == index;
         let reverts = |output: &Output| matches!(output, Output::Verdict(verdict) if !verdict.keep);
         for at in 0..self.rule.tunes.len() {
             if !self.rule.tunes.get(at).is_some_and(of_window) {
                 continue;
             }
-            if !self.shows_state(place, window.span.0) {
+            if !self.shows_state(index, window.span.0) {
                 break;
             }
             let said = outbox.outputs.len();
@@ -473,7 +478,7 @@ impl Running {
     fn evaluate(
         &mut self,
         id: RuleId,
-        place: usize,
+        window_index: usize,
         window: WindowData,
         now: Time,
         outbox: &mut Outbox<'_>,
@@ -486,10 +491,14 @@ impl Running {
             windows: &self.history,
             runs: &self.runs,
         };
-        let metrics = self.rule.evaluate(place, &window, memory);
-        self.close_for_tunes(id, place, &window, &metrics, now, outbox);
-        let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
-        if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
+        let metrics = self.rule.evaluate(window_index, &window, memory);
+        self.close_for_tunes(id, window_index, &window, &metrics, now, outbox);
+        let keep = self
+            .rule
+            .windows
+            .get(window_index)
+            .map_or(0, |window| window.history);
+        if let Some(history) = self.history.get_mut(window_index).filter(|_| keep > 0) {
             let number = window.number;
             history.push(Past {
                 number,
@@ -498,14 +507,14 @@ impl Running {
             let beyond = history.len().saturating_sub(keep);
             history.drain(..beyond);
         }
-        self.runs = self.runs_with(place, &window, &metrics);
-        self.remember(place, &window);
+        self.runs = self.runs_with(window_index, &window, &metrics);
+        self.remember(window_index, &window);
         for (around, number, _) in &window.outer {
             if let Some(inside) = self.inner.get_mut(*around) {
                 let metrics = metrics.clone();
                 inside.push(
                     *number,
-                    place,
+                    window_index,
                     Past {
                         number: window.number,
                         metrics,
@@ -515,12 +524,12 @@ impl Running {
         }
         let over = Arc::new(Evaluated {
             rule: id,
-            window: place,
+            window: window_index,
             index: window.index,
             duration: window.duration.clone().and_then(Result::ok),
             metrics,
         });
-        if let Some(last) = self.last.get_mut(place) {
+        if let Some(last) = self.last.get_mut(window_index) {
             *last = Some(Arc::clone(&over));
         }
         over

@@ -159,7 +159,7 @@ impl TuneState {
             id: DecisionId(*outbox.decisions),
             rule: turn.id,
             rule_name: turn.rule.name.clone(),
-            tune: turn.place,
+            tune: turn.index,
             because: turn.because(tune),
             changes: changes.clone(),
             expect: tune

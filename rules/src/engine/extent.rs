@@ -35,8 +35,8 @@ impl Extent {
 
     /// Begins in a process in which it had not begun.
     pub(super) fn begin(&mut self, process: ProcessId, start: Time) {
-        if let Entry::Vacant(place) = self.spans.entry(process) {
-            place.insert((start, None));
+        if let Entry::Vacant(index) = self.spans.entry(process) {
+            index.insert((start, None));
             self.unfinished += 1;
             self.start = self.start.min(start);
         }

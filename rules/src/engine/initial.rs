@@ -54,17 +54,17 @@ impl Engine {
         };
         let tunes = running.rule.tunes.iter().zip(&running.tunes).enumerate();
         let found: Vec<(usize, Vec<ProcessAction>)> = tunes
-            .map(|(place, (tune, state))| (place, changes(tune, state)))
+            .map(|(index, (tune, state))| (index, changes(tune, state)))
             .filter(|(_, changes)| !changes.is_empty())
             .collect();
         let Some(running) = self.rules.get_mut(rule.0) else {
             return Vec::new();
         };
         let mut out = Vec::new();
-        for (place, changes) in found {
+        for (index, changes) in found {
             self.decisions += 1;
             let id = DecisionId(self.decisions);
-            let (tune, state) = (&running.rule.tunes[place], &mut running.tunes[place]);
+            let (tune, state) = (&running.rule.tunes[index], &mut running.tunes[index]);
             let (what, why) = match gift {
                 InitialWrite::Initial => {
                     state.begin(id, changes.clone());
@@ -79,7 +79,7 @@ impl Engine {
                 id,
                 rule,
                 rule_name: running.rule.name.clone(),
-                tune: place,
+                tune: index,
                 because: vec![(what.to_string(), why.to_string())],
                 changes,
                 expect: None,
@@ -98,9 +98,9 @@ impl Engine {
             return Vec::new();
         };
         let mut out = Vec::new();
-        for (place, (tune, state)) in running.rule.tunes.iter().zip(&mut running.tunes).enumerate() {
+        for (index, (tune, state)) in running.rule.tunes.iter().zip(&mut running.tunes).enumerate() {
             for decision in state.take_confirmed() {
-                let mut verdict = Verdict::revert(decision, rule, place, tune.guard());
+                let mut verdict = Verdict::revert(decision, rule, index, tune.guard());
                 verdict.keep = true;
                 verdict.text = "as in the other processes of its role".to_string();
                 out.push(Output::Verdict(verdict));

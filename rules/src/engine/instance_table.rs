@@ -65,8 +65,8 @@ impl InstanceTable {
         match self.entries.iter_mut().find(|known| known.index == entry.index) {
             Some(known) => known.over = known.over.max(entry.over),
             None => {
-                let place = self.entries.partition_point(|known| known.index < entry.index);
-                self.entries.insert(place, entry.clone());
+                let index = self.entries.partition_point(|known| known.index < entry.index);
+                self.entries.insert(index, entry.clone());
             }
         }
         if let Some(over) = entry.over {
@@ -76,8 +76,8 @@ impl InstanceTable {
 
     /// The entry of an instance.
     pub(super) fn get(&self, index: u64) -> Option<&Entry> {
-        let place = self.entries.partition_point(|known| known.index < index);
-        self.entries.get(place).filter(|known| known.index == index)
+        let at = self.entries.partition_point(|known| known.index < index);
+        self.entries.get(at).filter(|known| known.index == index)
     }
 
     /// The instances that are open, or were not over before `since`.
@@ -89,12 +89,12 @@ impl InstanceTable {
     /// The instance of a hit with this key and time.
     pub(super) fn find(&mut self, key: &Key, time: Time) -> KeyMatch {
         let is_it = |entry: &Entry| entry.key.as_ref() == Some(key);
-        let place = match self.entries.get(self.hint) {
+        let index = match self.entries.get(self.hint) {
             Some(entry) if is_it(entry) => Some(self.hint),
             _ => self.entries.iter().rposition(is_it),
         };
         let first_behind = || self.entries.partition_point(|entry| entry.begun <= time);
-        let Some(place) = place else {
+        let Some(index) = index else {
             let behind = self.entries.len() - first_behind();
             return if behind > PATIENCE {
                 KeyMatch::Outside
@@ -102,13 +102,13 @@ impl InstanceTable {
                 KeyMatch::Waits
             };
         };
-        self.hint = place;
-        let Some(entry) = self.entries.get(place) else {
+        self.hint = index;
+        let Some(entry) = self.entries.get(index) else {
             return KeyMatch::Waits;
         };
         if entry.over.is_some_and(|over| time > over) {
             KeyMatch::Late
-        } else if time < entry.begun && place.saturating_sub(first_behind()) > PATIENCE {
+        } else if time < entry.begun && index.saturating_sub(first_behind()) > PATIENCE {
             KeyMatch::Outside
         } else {
             KeyMatch::Instance(entry.index)

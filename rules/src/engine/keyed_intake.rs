@@ -63,11 +63,11 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
         return None;
     }
     let mut out = Vec::new();
-    for (place, (window, folds)) in rule.windows.iter().zip(&rule.folds).enumerate() {
+    for (index, (window, folds)) in rule.windows.iter().zip(&rule.folds).enumerate() {
         let Some(boundaries) = window.boundaries() else {
             continue;
         };
-        if boundaries.are_at(probe) || is_looked_at(rule, place, boundaries, probe) {
+        if boundaries.are_at(probe) || is_looked_at(rule, index, boundaries, probe) {
             return None;
         }
         if !folds.uses(probe) {
@@ -78,7 +78,7 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
             && boundaries.begins_at().is_some();
         let capture = boundaries.keys.get(probe).copied().flatten();
         match capture.filter(|_| alone && !folds.keeps(probe)) {
-            Some(capture) => out.push((place, capture)),
+            Some(capture) => out.push((index, capture)),
             None => return None,
         }
     }
@@ -87,7 +87,7 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
 
 /// Whether hits of a probe are needed before a window closes: by its conditions, a tune, or the formulas of
 /// an inner window.
-pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, boundaries: &Boundaries, probe: usize) -> bool {
+pub(super) fn is_looked_at(rule: &CheckedRule, index: usize, boundaries: &Boundaries, probe: usize) -> bool {
     let conditions = boundaries.complete.iter().map(|(_, condition)| condition);
     let conditions: Vec<&Typed> = conditions.chain(&boundaries.until).collect();
     let behind = rule.metrics_behind(&conditions).into_iter();
@@ -98,8 +98,8 @@ pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, boundaries: &Bounda
     let looked_at = rule
         .tunes
         .iter()
-        .any(|tune| matches!(tune.trigger, Trigger::Hit { window, .. } if window == place));
-    in_conditions || looked_at || reached_into(rule, place, probe)
+        .any(|tune| matches!(tune.trigger, Trigger::Hit { window, .. } if window == index));
+    in_conditions || looked_at || reached_into(rule, index, probe)
 }
 
 /// Whether a formula of an inner window reads the instance before it closes.
@@ -108,7 +108,7 @@ fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
         .runs
         .iter()
         .flat_map(|run| std::iter::once(&run.of).chain(&run.by));
-    let formulas = (0..rule.windows.len()).flat_map(|place| rule.formulas_of(place));
+    let formulas = (0..rule.windows.len()).flat_map(|index| rule.formulas_of(index));
     let mut found = false;
     for formula in formulas.chain(runs) {
         formula.visit(&mut |term| {
@@ -148,7 +148,7 @@ impl KeyedIntake {
         instances: &mut impl Instances,
     ) {
         for (window, key, arrived) in std::mem::take(&mut self.waiting) {
-            self.place(window, key, &arrived, tables, dropped, instances);
+            self.put(window, key, &arrived, tables, dropped, instances);
         }
         let mut inboxes = std::mem::take(&mut self.inboxes);
         // An inbox without new hits is freed; the others keep their capacity.
@@ -162,7 +162,7 @@ impl KeyedIntake {
                 for (window, capture) in windows.into_iter().flatten() {
                     match arrived.hit.captures.get(*capture) {
                         Some(Ok(value)) => {
-                            self.place(*window, Key::of(value), &arrived, tables, dropped, instances);
+                            self.put(*window, Key::of(value), &arrived, tables, dropped, instances);
                         }
                         _ => unkeyed(*window, &arrived, tables, dropped, instances),
                     }
@@ -172,7 +172,7 @@ impl KeyedIntake {
         self.inboxes = inboxes;
     }
 
-    fn place(
+    fn put(
         &mut self,
         window: usize,
         key: Key,

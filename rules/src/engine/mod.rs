@@ -230,8 +230,8 @@ impl Engine {
         };
         running.mode = mode;
         let mut out = Vec::new();
-        for (place, (tune, checked)) in running.tunes.iter_mut().zip(&running.rule.tunes).enumerate() {
-            out.extend(tune.set_mode(rule, place, mode, checked));
+        for (index, (tune, checked)) in running.tunes.iter_mut().zip(&running.rule.tunes).enumerate() {
+            out.extend(tune.set_mode(rule, index, mode, checked));
         }
         out
     }

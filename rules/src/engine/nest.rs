@@ -23,12 +23,12 @@ pub(super) struct Nesting {
 
 impl Nesting {
     pub(super) fn of(rule: &CheckedRule) -> Nesting {
-        let places = 0..rule.windows.len();
+        let indices = 0..rule.windows.len();
         let probes = 0..rule.probes.len() + rule.joins.len();
         let boundaries = || rule.windows.iter().filter_map(Window::boundaries);
         Nesting {
             order: outer_first(&rule.windows),
-            looks_out: places.map(|index| looks_out(rule, index)).collect(),
+            looks_out: indices.map(|index| looks_out(rule, index)).collect(),
             moves: probes
                 .map(|probe| boundaries().any(|boundaries| may_move(boundaries, probe)))
                 .collect(),

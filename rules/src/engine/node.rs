@@ -312,9 +312,9 @@ impl Node {
             samples: &self.samples,
             room: Room::of(self.processes.len()),
         };
-        for (place, (local, scheduled)) in self.rules.iter_mut().zip(&schedule.rules).enumerate() {
+        for (index, (local, scheduled)) in self.rules.iter_mut().zip(&schedule.rules).enumerate() {
             for entry in &scheduled.timed {
-                local.compute(RuleId(place), observed, *entry);
+                local.compute(RuleId(index), observed, *entry);
             }
             for (table, entries) in local.tables.iter_mut().zip(&scheduled.windows) {
                 entries.iter().for_each(|entry| table.learn(entry));

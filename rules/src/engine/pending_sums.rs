@@ -55,13 +55,13 @@ impl PendingSums {
     pub(super) fn of(rule: &CheckedRule) -> PendingSums {
         let summed = |probe: usize| {
             let partial_sum = rule.plan.probes.get(probe)?.partial_sum.as_ref()?;
-            let place = |value: SummedValue| partial_sum.values.iter().position(|known| *known == value);
+            let index = |value: SummedValue| partial_sum.values.iter().position(|known| *known == value);
             let captures = rule.probes.get(probe).map_or(0, |probe| probe.captures.len());
             let captures = (0..captures).filter_map(|capture| {
                 let read = rule.integer_read(probe, capture)?;
-                Some((Field::Capture(capture), place(SummedValue::Read(read))?))
+                Some((Field::Capture(capture), index(SummedValue::Read(read))?))
             });
-            let duration = place(SummedValue::Duration).map(|place| (Field::Duration, place));
+            let duration = index(SummedValue::Duration).map(|index| (Field::Duration, index));
             Some(SumPlacement {
                 windows: folds_in(rule, probe).collect(),
                 parts: captures.chain(duration).collect(),
@@ -98,8 +98,8 @@ impl PendingSums {
             let has_room = self.waiting.len() < room.bound(WAITING);
             match self.waiting.entry(of) {
                 Entry::Occupied(known) => known.into_mut().add(partial_sum),
-                Entry::Vacant(place) if has_room => {
-                    place.insert(partial_sum.clone());
+                Entry::Vacant(index) if has_room => {
+                    index.insert(partial_sum.clone());
                 }
                 Entry::Vacant(_) => return false,
             }

@@ -105,14 +105,14 @@ impl CheckedRule {
                 "aggregated from boundary to boundary of its process",
             ),
             (Err(why), by_key) => {
-                let place = if by_key {
+                let index = if by_key {
                     Placement::Node
                 } else {
                     Placement::Coordinator
                 };
                 // The obstacle may be another formula over the same hits.
                 let is_others = self.aggregated(fold).is_ok() && self.is_of_fold(fold.probe, why);
-                (place, if is_others { OTHERS } else { why.reason() })
+                (index, if is_others { OTHERS } else { why.reason() })
             }
         }
     }

@@ -45,8 +45,8 @@ impl CheckedRule {
     fn decides_at(&self, probe: usize) -> bool {
         let pairs = self.joins.iter().zip(self.probes.len()..);
         let of_probe = pairs.filter(|(join, _)| join.of.0 == probe || join.of.1 == probe);
-        let mut places = std::iter::once(probe).chain(of_probe.map(|(_, index)| index));
-        places.any(|index| self.may_close_with(index) || self.is_trigger(index))
+        let mut indices = std::iter::once(probe).chain(of_probe.map(|(_, index)| index));
+        indices.any(|index| self.may_close_with(index) || self.is_trigger(index))
     }
 
     pub(super) fn is_paired(&self, probe: usize) -> bool {

@@ -273,7 +273,7 @@ impl Engine {
 impl Running {
     /// An instance that was not evaluated yet.
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
-        let mut of_window = self.awaiting.iter_mut().filter(|due| due.place == window);
+        let mut of_window = self.awaiting.iter_mut().filter(|due| due.index == window);
         let closed = of_window.find_map(|awaiting| awaiting.due.closed(number));
         if closed.is_some() {
             return closed;

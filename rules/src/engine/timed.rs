@@ -31,7 +31,7 @@ const OTHERS: &str = "the window is partial: a process came or left while a node
 /// A window that waits for the parts of nodes.
 #[derive(Clone, Debug)]
 pub(super) struct AwaitedWindow {
-    pub(super) place: usize,
+    pub(super) window: usize,
     pub(super) index: u64,
     pub(super) span: (Time, Time),
     /// Aggregates of the pairs of hits that became known in it.
@@ -166,11 +166,11 @@ impl Engine {
             .iter()
             .zip(&running.rule.plan.probes)
             .enumerate();
-        for (place, (probe, planned)) in probes {
+        for (index, (probe, planned)) in probes {
             let members = data.roles.get(probe.role).unwrap_or(&no_process);
-            let absent = running.absent.get(&place).map(String::as_str);
-            let (of, each) = ((id, ProbeId(place)), planned.delivers == Delivery::EachHit);
-            let is_passed = self.nodes.is_empty() || running.timed_plan.passes_hits.get(place) == Some(&true);
+            let absent = running.absent.get(&index).map(String::as_str);
+            let (of, each) = ((id, ProbeId(index)), planned.delivers == Delivery::EachHit);
+            let is_passed = self.nodes.is_empty() || running.timed_plan.passes_hits.get(index) == Some(&true);
             let unknown = absent.or(missing.filter(|_| !is_passed));
             let (lacking, rows) = if let Some(why) = unknown {
                 let rows = members
@@ -187,8 +187,8 @@ impl Engine {
                 let rows = observed.probed(of, (&probe.name, each), members, data.span);
                 (lacking.map(|(_, why)| why), rows)
             } else {
-                let lacking = all.numbers.lacking.get_mut(place).and_then(Option::take);
-                let rows = all.numbers.hits.get_mut(place).map(std::mem::take);
+                let lacking = all.numbers.lacking.get_mut(index).and_then(Option::take);
+                let rows = all.numbers.hits.get_mut(index).map(std::mem::take);
                 (lacking.map(|(_, why)| why), rows.unwrap_or_default())
             };
             data.lacking.push(lacking);
@@ -244,7 +244,7 @@ impl Engine {
         }
         let mut awaited = running.awaited_windows.iter_mut();
         let is_it = |awaited: &&mut AwaitedWindow| {
-            (awaited.place, awaited.index) == (part.numbers.window, part.numbers.index)
+            (awaited.window, awaited.index) == (part.numbers.window, part.numbers.index)
         };
         match awaited.find(is_it) {
             Some(awaited) => {
@@ -258,7 +258,7 @@ impl Engine {
 impl AwaitedWindow {
     pub(super) fn entry(&self) -> TimedEntry {
         TimedEntry {
-            window: self.place,
+            window: self.window,
             index: self.index,
             span: self.span,
         }

@@ -128,20 +128,20 @@ impl TimedRule<'_> {
         span: (Time, Time),
     ) {
         let probes = self.rule.probes.iter().zip(&self.rule.plan.probes).enumerate();
-        for (place, (probe, planned)) in probes {
+        for (index, (probe, planned)) in probes {
             let members = self
                 .roles
                 .get(probe.role)
                 .map_or_else(BTreeSet::new, |members| members & complete);
-            let (of, each) = ((self.id, ProbeId(place)), planned.delivers == Delivery::EachHit);
+            let (of, each) = ((self.id, ProbeId(index)), planned.delivers == Delivery::EachHit);
             let (mut lacking, mut rows) = (None, Vec::new());
-            if self.plan.passes_hits.get(place) == Some(&false) {
+            if self.plan.passes_hits.get(index) == Some(&false) {
                 if each {
                     let named = (probe.name.as_str(), &members);
                     lacking = observed.each_hit(&mut part.content, of, named, span).err();
                 }
                 rows = observed.probed(of, (&probe.name, each), &members, span);
-                if window.hit_rows.get(place) == Some(&false) {
+                if window.hit_rows.get(index) == Some(&false) {
                     rows = together(rows).into_iter().collect();
                 }
             }

@@ -98,11 +98,11 @@ impl Track {
 
     /// An open instance, by number.
     pub(super) fn open(&mut self, number: u64) -> Option<&mut Instance> {
-        let place = number.checked_sub(self.open.front()?.frame.number)? as usize;
+        let index = number.checked_sub(self.open.front()?.frame.number)? as usize;
         // Numbers are consecutive, and most instances are usually still open.
         let there = |instance: &Instance| instance.frame.number == number;
-        if self.open.get(place).is_some_and(there) {
-            return self.open.get_mut(place);
+        if self.open.get(index).is_some_and(there) {
+            return self.open.get_mut(index);
         }
         self.open.iter_mut().find(|instance| there(instance))
     }

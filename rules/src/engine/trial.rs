@@ -135,7 +135,7 @@ impl Trial {
         (self.after.len() / over.max(1) + 1) * over
     }
 
-    pub(super) fn window(&mut self, objective: &Cell, guard: &Guard, (rule, place): (RuleId, usize)) -> Step {
+    pub(super) fn window(&mut self, objective: &Cell, guard: &Guard, (rule, index): (RuleId, usize)) -> Step {
         if let (Some(found), false) = (&self.found, self.is_reverted) {
             let (decision, verdict) = (self.newest().unwrap_or(found.decision), found.clone());
             return self.over(&Verdict { decision, ..verdict });
@@ -146,7 +146,7 @@ impl Trial {
         let Some(newest) = self.newest() else {
             return Step::Wait;
         };
-        let verdict = || Verdict::revert(newest, rule, place, Some(guard));
+        let verdict = || Verdict::revert(newest, rule, index, Some(guard));
         let Ok(Scalar::Number(value)) = objective else {
             let mut verdict = verdict();
             if let Err(reason) = objective {
@@ -172,11 +172,11 @@ impl Trial {
     }
 
     /// The verdicts on a trial that waits for its windows in vain.
-    pub(super) fn given_up(&self, (rule, place): (RuleId, usize), guard: &Guard, why: &str) -> Vec<Verdict> {
+    pub(super) fn given_up(&self, (rule, index): (RuleId, usize), guard: &Guard, why: &str) -> Vec<Verdict> {
         let Some(newest) = self.newest() else {
             return Vec::new();
         };
-        let mut verdict = Verdict::revert(newest, rule, place, Some(guard));
+        let mut verdict = Verdict::revert(newest, rule, index, Some(guard));
         verdict.text = format!("could not be judged: {why}");
         self.verdicts(&verdict)
     }

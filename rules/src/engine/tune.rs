@@ -205,7 +205,7 @@ impl TuneState {
 
     /// Handles the close of the window of the tune's formulas.
     pub(super) fn window_closed(&mut self, turn: &TuneEvaluation<'_>, outbox: &mut Outbox<'_>) {
-        let Some(tune) = turn.rule.tunes.get(turn.place) else {
+        let Some(tune) = turn.rule.tunes.get(turn.index) else {
             return;
         };
         self.silence.window(turn.window.span.0, turn.now);
@@ -258,7 +258,7 @@ impl TuneState {
 
     /// Handles a hit that triggers the tune; the window has its values up to that hit.
     pub(super) fn hit(&mut self, turn: &TuneEvaluation<'_>, outbox: &mut Outbox<'_>) {
-        let Some(tune) = turn.rule.tunes.get(turn.place) else {
+        let Some(tune) = turn.rule.tunes.get(turn.index) else {
             return;
         };
         let condition = self.look(turn, tune, outbox);
@@ -341,7 +341,7 @@ impl TuneState {
             if failed.is_empty() {
                 continue;
             }
-            let mut verdict = Verdict::revert(*decision, turn.id, turn.place, tune.guard());
+            let mut verdict = Verdict::revert(*decision, turn.id, turn.index, tune.guard());
             verdict.processes = (failed.len() < processes.len()).then(|| failed.clone());
             verdict.text = "its condition no longer holds".to_string();
             verdict.ended = true;
@@ -361,7 +361,7 @@ impl TuneState {
         }
         self.applied = false;
         if self.finding.take().is_some() {
-            let (rule, tune) = (turn.id, turn.place);
+            let (rule, tune) = (turn.id, turn.index);
             out.push(Output::FindingClosed { rule, tune });
         }
         self.stand(
@@ -393,7 +393,7 @@ impl TuneState {
             let finding = Finding {
                 rule: turn.id,
                 rule_name: turn.rule.name.clone(),
-                tune: turn.place,
+                tune: turn.index,
                 text,
                 next_start: tune.next_start.as_ref().map(command),
                 because: turn.because(tune),
@@ -405,7 +405,7 @@ impl TuneState {
             self.finding = Some(finding);
         } else if self.finding.is_some() && self.held.failed() >= tune.holds_for {
             self.finding = None;
-            let (rule, tune) = (turn.id, turn.place);
+            let (rule, tune) = (turn.id, turn.index);
             out.push(Output::FindingClosed { rule, tune });
         }
     }

@@ -22,7 +22,7 @@ impl Engine {
     pub fn status(&self) -> Vec<TuneStatus> {
         let mut out = Vec::new();
         for (index, running) in self.rules.iter().enumerate() {
-            for (place, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
+            for (tune_index, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
                 let label = checked.action.as_ref().map(|change| change.action.label());
                 let dropped = running.stream.dropped;
                 let (standing, why) = match tune.status(running.mode, checked) {
@@ -50,7 +50,7 @@ impl Engine {
                 out.push(TuneStatus {
                     rule: RuleId(index),
                     rule_name: running.rule.name.clone(),
-                    tune: place,
+                    tune: tune_index,
                     label: label.unwrap_or_else(|| "advice".to_string()),
                     standing,
                     why,

@@ -59,7 +59,7 @@ impl TuneState {
     /// Ends a trial whose windows no longer close, or cannot be used; returns its verdicts.
     pub(super) fn end_silent_trial(
         &mut self,
-        (rule, place): (RuleId, usize),
+        (rule, index): (RuleId, usize),
         tune: &Tune,
         now: Time,
     ) -> Vec<Output> {
@@ -69,7 +69,7 @@ impl TuneState {
         let Some(why) = self.silence.why_over(now, guard) else {
             return Vec::new();
         };
-        let verdicts = trial.given_up((rule, place), guard, &why);
+        let verdicts = trial.given_up((rule, index), guard, &why);
         let text = verdicts.first().map(|verdict| verdict.text.clone());
         self.end_trial(false, false, text.unwrap_or_default(), Some(guard));
         verdicts.into_iter().map(Output::Verdict).collect()
@@ -95,7 +95,7 @@ impl TuneState {
         let Phase::Trial(trial) = &mut self.phase else {
             return false;
         };
-        let verdicts = match trial.window(objective, guard, (turn.id, turn.place)) {
+        let verdicts = match trial.window(objective, guard, (turn.id, turn.index)) {
             Step::Wait => return false,
             Step::Revert(verdict) => {
                 outbox.outputs.push(Output::Verdict(verdict));
@@ -108,7 +108,7 @@ impl TuneState {
             }
             Step::Over(verdicts) => verdicts,
         };
-        let tune = turn.rule.tunes.get(turn.place);
+        let tune = turn.rule.tunes.get(turn.index);
         let revert_after = tune.is_some_and(|tune| tune.revert_after);
         if let Some(verdict) = verdicts.first() {
             self.end_trial(verdict.keep, revert_after, verdict.text.clone(), Some(guard));

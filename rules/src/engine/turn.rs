@@ -21,7 +21,7 @@ pub(super) struct TuneEvaluation<'a> {
     pub(super) id: RuleId,
     pub(super) rule: &'a CheckedRule,
     /// The tune's index in the file.
-    pub(super) place: usize,
+    pub(super) index: usize,
     pub(super) mode: Mode,
     pub(super) window: &'a WindowData,
     pub(super) metrics: &'a [(String, Value)],
@@ -98,7 +98,7 @@ impl<'a> TuneEvaluation<'a> {
             let (name, value) = self.metrics.get(*index)?;
             Some((name.clone(), value.show(metric.value.type_of)))
         };
-        let behind = self.rule.requirements.behind(self.place).iter();
+        let behind = self.rule.requirements.behind(self.index).iter();
         let mut out: Vec<(String, String)> = behind.filter_map(metric).collect();
         let compared = tune.when.iter();
         let compared = compared.flat_map(|when| comparisons(self.rule, when, self.context()));

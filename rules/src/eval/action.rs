@@ -44,7 +44,7 @@ impl Change {
             other => {
                 let mut arguments = other.arguments_mut();
                 for (formula, value) in self.formulas.iter().zip(values) {
-                    if let Some(argument) = arguments.get_mut(formula.place) {
+                    if let Some(argument) = arguments.get_mut(formula.index) {
                         **argument = number(&row(value, process)?)?;
                     }
                 }

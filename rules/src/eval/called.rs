@@ -166,8 +166,8 @@ impl<'a> Context<'a> {
 
     fn earlier(self, metric: usize, back: u32) -> Value {
         let history = self.history(self.window.map_or(0, |window| window.window));
-        let place = history.len().checked_sub(back as usize);
-        let past = place.and_then(|place| history.get(place));
+        let index = history.len().checked_sub(back as usize);
+        let past = index.and_then(|index| history.get(index));
         let value = past.and_then(|past| past.metrics.get(metric));
         match value {
             Some((_, value)) => value.clone(),
@@ -182,7 +182,7 @@ impl<'a> Context<'a> {
         let Some(window) = self.window else {
             return Value::none("no window has closed");
         };
-        let inner = |place: &usize| match window.inner.get(place) {
+        let inner = |position: &usize| match window.inner.get(position) {
             Some(Ok(past)) => Ok(past.as_slice()),
             Some(Err(reason)) => Err(reason.clone()),
             None => Ok(&[][..]),
@@ -201,35 +201,35 @@ impl<'a> Context<'a> {
                 let never = || Value::none(format!("{} was not observed there", measure.name()));
                 known.cloned().unwrap_or_else(never)
             }
-            Term::Run(place) => match self.memory.runs.get(*place) {
+            Term::Run(position) => match self.memory.runs.get(*position) {
                 Some(run) => run.value(self),
                 None => Value::none("it is known only at the close of a window"),
             },
-            Term::InnerCount(place) => match inner(place) {
+            Term::InnerCount(position) => match inner(position) {
                 Ok(past) => Value::number(past.len() as f64),
                 Err(reason) => Value::none(reason),
             },
-            Term::EnclosingIndex(place) => match window.outer.iter().find(|(of, ..)| of == place) {
+            Term::EnclosingIndex(position) => match window.outer.iter().find(|(of, ..)| of == position) {
                 Some((_, _, index)) => Value::number(*index as f64),
                 None => Value::none("there is no window around it"),
             },
             Term::Enclosing {
                 metric,
-                window: place,
+                window: position,
                 back,
-            } => self.enclosing(*place, *metric, *back),
+            } => self.enclosing(*position, *metric, *back),
             _ => Value::none("it is not of another window"),
         }
     }
 
-    fn enclosing(self, place: usize, metric: usize, back: u32) -> Value {
+    fn enclosing(self, index: usize, metric: usize, back: u32) -> Value {
         let mut outer = self.window.into_iter().flat_map(|window| &window.outer);
-        let Some((_, number, _)) = outer.find(|(of, ..)| *of == place) else {
+        let Some((_, number, _)) = outer.find(|(of, ..)| *of == index) else {
             return Value::none("there is no window around it");
         };
         let wanted = number.checked_sub(back.into());
         let past = self
-            .history(place)
+            .history(index)
             .iter()
             .rev()
             .find(|past| Some(past.number) == wanted);

@@ -125,7 +125,7 @@ impl WindowData {
     /// Adds the aggregates of the hits; nothing is folded yet.
     pub(crate) fn with(self, content: Arc<Content>) -> WindowData {
         WindowData {
-            folded: vec![OnceCell::new(); content.places()],
+            folded: vec![OnceCell::new(); content.fold_count()],
             content: Some(content),
             ..self
         }
@@ -217,7 +217,7 @@ impl<'a> Context<'a> {
                 Some(hit) => hit.field(*field),
                 None => Err("it is of each hit".into()),
             }),
-            Term::Read(place) => Value::Single(match self.reads.get(*place) {
+            Term::Read(read) => Value::Single(match self.reads.get(*read) {
                 Some(read) => read.clone().map_err(WhyMissing::from),
                 None => Err("it was not delivered".into()),
             }),

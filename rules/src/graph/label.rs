@@ -6,25 +6,25 @@ use crate::term::{Term, Typed};
 
 /// The label of a part in a window of a rule.
 pub(super) fn label(rule: &CheckedRule, window: usize, of: &Typed) -> String {
-    let metric = |place: usize| rule.metrics.get(place).map_or("", |metric| metric.name.as_str());
-    let window_name = |place: usize| rule.windows.get(place).map_or("", |window| window.name.as_str());
-    let probe = |place: usize| {
+    let metric = |index: usize| rule.metrics.get(index).map_or("", |metric| metric.name.as_str());
+    let window_name = |index: usize| rule.windows.get(index).map_or("", |window| window.name.as_str());
+    let probe = |index: usize| {
         let names = rule.probes.iter().map(|probe| probe.name.as_str());
         let mut names = names.chain(rule.joins.iter().map(|join| join.name.as_str()));
-        names.nth(place).unwrap_or_default()
+        names.nth(index).unwrap_or_default()
     };
     match &of.term {
         Term::Fold(fold) => fold.text.clone(),
         Term::Each { text, .. } | Term::OfCalls { text, .. } => text.clone(),
-        Term::Run(place) => rule
+        Term::Run(index) => rule
             .runs
-            .get(*place)
+            .get(*index)
             .map_or_else(String::new, |run| run.text.clone()),
-        Term::Metric(place) | Term::Call { metric: place, .. } => metric(*place).to_string(),
+        Term::Metric(index) | Term::Call { metric: index, .. } => metric(*index).to_string(),
         Term::Inner {
-            metric: place,
+            metric: index,
             window,
-        } => format!("{} of each {}", metric(*place), window_name(*window)),
+        } => format!("{} of each {}", metric(*index), window_name(*window)),
         Term::Measure(measure) => measure.name().to_string(),
         Term::WindowDuration => format!("{}.duration", window_name(window)),
         Term::WindowIndex => format!("{}.index", window_name(window)),
@@ -32,27 +32,27 @@ pub(super) fn label(rule: &CheckedRule, window: usize, of: &Typed) -> String {
         Term::RoleCount(role) => format!("count({})", rule.roles.get(*role).map_or("", |role| &role.name)),
         Term::InnerCount(window) => format!("count({})", window_name(*window)),
         Term::Hits {
-            probe: place,
+            probe: index,
             statistic,
             by_process,
         } => {
             format!(
                 "{}{}",
-                statistic.of(probe(*place)),
+                statistic.of(probe(*index)),
                 if *by_process { " by process" } else { "" }
             )
         }
-        Term::Over { metric: place, count } => format!("{} over {count}", metric(*place)),
-        Term::Earlier { metric: place, back }
+        Term::Over { metric: index, count } => format!("{} over {count}", metric(*index)),
+        Term::Earlier { metric: index, back }
         | Term::Enclosing {
-            metric: place, back, ..
+            metric: index, back, ..
         } => {
-            format!("{}[-{back}]", metric(*place))
+            format!("{}[-{back}]", metric(*index))
         }
         Term::At {
             measure,
-            probe: place,
-        } => format!("{} at {}", measure.name(), probe(*place)),
+            probe: index,
+        } => format!("{} at {}", measure.name(), probe(*index)),
         // The one variable outside of a range and of a metric with a parameter is that of a guard.
         Term::Variable(_) => "was".to_string(),
         Term::Original => "original".to_string(),

@@ -101,7 +101,7 @@ mod tests {
         let mut follower = Follower::default();
         let calls = [1, 2, 1, 2, 9, 1, 2, 1, 2, 1, 2, 9, 1, 2];
         let begins: Vec<usize> = (0..calls.len())
-            .filter(|place| follower.push(&anchor, calls[*place]))
+            .filter(|index| follower.push(&anchor, calls[*index]))
             .collect();
         assert_eq!(begins, [5, 12]);
     }

@@ -192,14 +192,14 @@ impl PeriodCandidate {
 
 fn candidates(sites: &[u64]) -> (CallWindow, Vec<PeriodCandidate>) {
     let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut places: Vec<(u64, Vec<usize>)> = Vec::new();
+    let mut by_site: Vec<(u64, Vec<usize>)> = Vec::new();
     let mut folded = Vec::with_capacity(sites.len());
-    for (place, site) in sites.iter().enumerate() {
+    for (index, site) in sites.iter().enumerate() {
         let number = *numbers.entry(*site).or_insert_with(|| {
-            places.push((*site, Vec::new()));
-            places.len() - 1
+            by_site.push((*site, Vec::new()));
+            by_site.len() - 1
         });
-        places[number].1.push(place);
+        by_site[number].1.push(index);
         folded.push(number % SITES);
     }
     let calls = CallWindow {
@@ -208,17 +208,17 @@ fn candidates(sites: &[u64]) -> (CallWindow, Vec<PeriodCandidate>) {
     };
     let mut found = Vec::new();
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    let repeated = places.into_iter().filter(|(_, places)| {
-        let tried = counts.entry(places.len()).or_default();
+    let repeated = by_site.into_iter().filter(|(_, indices)| {
+        let tried = counts.entry(indices.len()).or_default();
         *tried += 1;
-        places.len() > EQUAL_ENOUGH && *tried <= OF_A_COUNT
+        indices.len() > EQUAL_ENOUGH && *tried <= OF_A_COUNT
     });
-    for (site, places) in repeated.take(CANDIDATES) {
+    for (site, indices) in repeated.take(CANDIDATES) {
         let mut anchor = Anchor {
             site,
             repeats: Vec::new(),
         };
-        let mut begins = places;
+        let mut begins = indices;
         loop {
             let candidate = PeriodCandidate::new(anchor.clone(), begins, &calls);
             let round = candidate.time_round();

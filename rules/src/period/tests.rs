@@ -10,14 +10,14 @@ use crate::pseudo_random::mixed;
 fn watch(calls: &[u64], look_every: usize) -> (Detector, Vec<usize>) {
     let mut detector = Detector::default();
     let mut begins = Vec::new();
-    for (place, site) in calls.iter().enumerate() {
+    for (index, site) in calls.iter().enumerate() {
         if detector.push(*site) {
-            begins.push(place);
+            begins.push(index);
         }
-        if (place + 1).is_multiple_of(look_every) {
+        if (index + 1).is_multiple_of(look_every) {
             match detector.look() {
                 Look::Same => {}
-                Look::Found(ago) => begins = ago.into_iter().map(|ago| place - ago).collect(),
+                Look::Found(ago) => begins = ago.into_iter().map(|ago| index - ago).collect(),
                 Look::Left => begins.clear(),
             }
         }
@@ -217,10 +217,10 @@ proptest! {
     #[test]
     fn any_calls_are_taken(calls in proptest::collection::vec(0u64..6, 0..600), gap in 0usize..600) {
         let mut detector = Detector::default();
-        for (place, site) in calls.iter().enumerate() {
-            if place == gap { detector.gap(); }
+        for (index, site) in calls.iter().enumerate() {
+            if index == gap { detector.gap(); }
             detector.push(*site);
-            if place.is_multiple_of(7) { detector.look(); }
+            if index.is_multiple_of(7) { detector.look(); }
         }
         prop_assert!(detector.seen() <= WINDOW_MAX);
     }

@@ -135,8 +135,8 @@ impl Amounts {
 
     fn between(from: &Totals, to: &Totals) -> Amounts {
         let (from, to) = (Amounts::of(from), Amounts::of(to));
-        Amounts(std::array::from_fn(|place| {
-            to[place].saturating_sub(from[place]) as f64
+        Amounts(std::array::from_fn(|index| {
+            to[index].saturating_sub(from[index]) as f64
         }))
     }
 
@@ -324,9 +324,9 @@ impl Unwatched {
     pub fn open(&mut self, at: CountTime, counted: &[Totals]) {
         if let Some(gap) = self.gap.take() {
             for probe in &gap.functions {
-                let place = *probe as usize;
+                let index = *probe as usize;
                 let of_gap = gap.beyond(*probe, at, counted);
-                let (Some(beyond), Some(gaps_ns)) = (self.beyond.get_mut(place), self.gaps_ns.get_mut(place))
+                let (Some(beyond), Some(gaps_ns)) = (self.beyond.get_mut(index), self.gaps_ns.get_mut(index))
                 else {
                     continue;
                 };
@@ -370,9 +370,9 @@ impl Unwatched {
         let opened = self.opened.take();
         let (opened, before) = opened.unwrap_or_else(|| (at, counted.to_vec()));
         let marks = std::mem::take(&mut self.marks);
-        let places = functions.last().map_or(0, |last| *last as usize + 1);
-        let places = places.max(counted.len()).max(self.beyond.len());
-        self.beyond.resize(places, GapEstimate::default());
+        let probes = functions.last().map_or(0, |last| *last as usize + 1);
+        let probes = probes.max(counted.len()).max(self.beyond.len());
+        self.beyond.resize(probes, GapEstimate::default());
         self.gaps_ns.resize(self.beyond.len(), 0);
         let nothing = Totals::default();
         let seen = functions.iter().filter_map(|probe| {
@@ -489,9 +489,9 @@ impl Unwatched {
         counted: &[Totals],
         is_of_mpi: impl Fn(usize) -> bool,
     ) -> (u64, u64) {
-        let of_mpi = (0..self.beyond.len()).filter(|place| is_of_mpi(*place));
-        let sum = of_mpi.fold(GapEstimate::default(), |mut sum, place| {
-            sum.add(&self.beyond_of(place as u32, at, counted));
+        let of_mpi = (0..self.beyond.len()).filter(|index| is_of_mpi(*index));
+        let sum = of_mpi.fold(GapEstimate::default(), |mut sum, index| {
+            sum.add(&self.beyond_of(index as u32, at, counted));
             sum
         });
         (sum.amounts.time() as u64, sum.waited_ns as u64)
@@ -499,8 +499,8 @@ impl Unwatched {
 
     /// The longest time up to a moment for which a function was not watched, in nanoseconds.
     pub fn gaps_ns(&self, at: CountTime) -> u64 {
-        let of = |(place, past): (usize, &u64)| {
-            let gap = self.gap.as_ref().filter(|gap| gap.has(place as u32));
+        let of = |(index, past): (usize, &u64)| {
+            let gap = self.gap.as_ref().filter(|gap| gap.has(index as u32));
             past + gap.map_or(0, |gap| at.since(gap.since).at_ns)
         };
         self.gaps_ns.iter().enumerate().map(of).max().unwrap_or_default()
@@ -509,9 +509,9 @@ impl Unwatched {
     /// The uncertainty of the calls of a function, over `of_ns` in which it could have been watched; `None`
     /// if it was watched all the time.
     pub fn estimate(&self, probe: u32, at: CountTime, of_ns: u64, counted: &[Totals]) -> Option<Estimate> {
-        let place = probe as usize;
+        let index = probe as usize;
         let going_on = self.gap.as_ref().filter(|gap| gap.has(probe));
-        let gaps_ns = self.gaps_ns.get(place).copied().unwrap_or_default()
+        let gaps_ns = self.gaps_ns.get(index).copied().unwrap_or_default()
             + going_on.map_or(0, |gap| at.since(gap.since).at_ns);
         if gaps_ns == 0 {
             return None;
@@ -521,7 +521,7 @@ impl Unwatched {
             calls: counted,
             bytes,
             ..
-        } = *counted.get(place)?;
+        } = *counted.get(index)?;
         let unknown = beyond.between_clocks.abs() + beyond.scatter.sqrt();
         let most = (counted as f64 + beyond.calls_max + unknown).ceil() as u64;
         Some(Estimate {
@@ -549,8 +549,8 @@ impl Gap {
 
     /// The estimate for this gap minus what was counted in it: probes are detached a moment after it begins.
     fn beyond(&self, probe: u32, at: CountTime, counted: &[Totals]) -> GapEstimate {
-        let place = self.seen.binary_search_by_key(&probe, |(of, _)| *of);
-        let Some((_, seen)) = place.ok().and_then(|place| self.seen.get(place)) else {
+        let index = self.seen.binary_search_by_key(&probe, |(of, _)| *of);
+        let Some((_, seen)) = index.ok().and_then(|index| self.seen.get(index)) else {
             return GapEstimate {
                 is_unbounded: self.has(probe),
                 ..GapEstimate::default()
@@ -567,12 +567,12 @@ impl Gap {
         let ends = [&self.counted[..], counted].map(|totals| totals.get(probe as usize).unwrap_or(&nothing));
         let there = Amounts::between(ends[0], ends[1]);
         let beyond = |amount: f64, faster: f64, there: f64| (amount * faster - there).max(0.0);
-        let amounts = Amounts(std::array::from_fn(|place| {
-            let (clock, faster) = match PACED[place] {
+        let amounts = Amounts(std::array::from_fn(|index| {
+            let (clock, faster) = match PACED[index] {
                 true => (clocks.estimated, pace.estimated),
                 false => (clocks.elapsed, 1.0),
             };
-            beyond(seen.amounts.0[place] * clock, faster, there.0[place])
+            beyond(seen.amounts.0[index] * clock, faster, there.0[index])
         }));
         let calls = seen.amounts.calls() * clocks.estimated;
         let of_slice = |slice| seen.clocks(by, slice).estimated;

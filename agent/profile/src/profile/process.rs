@@ -394,7 +394,7 @@ impl Metered {
         // The gap of an ended process ends with it.
         let last = self.last().filter(|_| self.ended);
         let at = last.unwrap_or(reading).moment();
-        let is_of_mpi = |place: usize| inputs.probes.get(place).is_some_and(|probe| probe.mpi.is_some());
+        let is_of_mpi = |index: usize| inputs.probes.get(index).is_some_and(|probe| probe.mpi.is_some());
         let (more_ns, more_waited_ns) = match self.unwatched.has_gaps() {
             true => self.unwatched.inside_ns(at, &reading.counted, is_of_mpi),
             false => (0, 0),
@@ -464,9 +464,9 @@ impl Metered {
                 // The last reading contains it already; do not count it twice.
                 let read = last.as_mut().map(|last| &mut last.left_open);
                 if let Some(read) = read
-                    && let Some(place) = read.iter().position(|other| *other == probe)
+                    && let Some(index) = read.iter().position(|other| *other == probe)
                 {
-                    read.swap_remove(place);
+                    read.swap_remove(index);
                 }
             }
         }

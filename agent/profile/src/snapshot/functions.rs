@@ -131,11 +131,11 @@ impl Histogram {
 
     #[cfg(test)]
     fn add(&mut self, duration_ns: u64) {
-        let place = abi::Durations::bucket(duration_ns);
-        if self.counts.len() <= place {
-            self.counts.resize(place + 1, 0);
+        let index = abi::Durations::bucket(duration_ns);
+        if self.counts.len() <= index {
+            self.counts.resize(index + 1, 0);
         }
-        self.counts[place] += 1;
+        self.counts[index] += 1;
     }
 
     pub fn merge(&mut self, other: &Histogram) {
@@ -153,7 +153,7 @@ impl Histogram {
     /// includes empty buckets in between.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let buckets = self.counts.iter().enumerate();
-        let buckets = buckets.map(|(place, count)| (abi::Durations::least_ns(place), *count));
+        let buckets = buckets.map(|(index, count)| (abi::Durations::least_ns(index), *count));
         buckets.skip_while(|(_, count)| *count == 0)
     }
 }

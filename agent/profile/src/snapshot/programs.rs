@@ -30,15 +30,15 @@ impl ProcessView {
 impl Snapshot {
     /// The entries of each process, in order. Those of a recording have no pids: each is taken for a process.
     pub fn by_process(&self) -> Vec<Vec<&ProcessView>> {
-        let mut places = BTreeMap::new();
+        let mut indices = BTreeMap::new();
         let mut all: Vec<Vec<&ProcessView>> = Vec::new();
         for process in &self.processes {
             let key = (process.host.as_deref(), process.pid, process.rank);
-            let place = match process.pid {
+            let index = match process.pid {
                 0 => all.len(),
-                _ => *places.entry(key).or_insert(all.len()),
+                _ => *indices.entry(key).or_insert(all.len()),
             };
-            match all.get_mut(place) {
+            match all.get_mut(index) {
                 Some(entries) => entries.push(process),
                 None => all.push(vec![process]),
             }
@@ -108,17 +108,17 @@ fn mean(entries: &[&ProcessView]) -> Option<Rates> {
 /// name of each entry's program, and when its first reading was, in nanoseconds since the probes were armed.
 pub fn name_programs(processes: &mut [ProcessView], programs: &[(String, u64)]) {
     let mut entries: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
-    for (place, process) in processes
+    for (index, process) in processes
         .iter()
         .enumerate()
         .filter(|(_, process)| process.pid != 0)
     {
-        entries.entry(process.pid).or_default().push(place);
+        entries.entry(process.pid).or_default().push(index);
     }
-    for places in entries.into_values().filter(|places| places.len() > 1) {
-        let named: Vec<_> = places.iter().filter_map(|place| programs.get(*place)).collect();
-        for place in &places {
-            let (Some(process), Some((name, from_ns))) = (processes.get_mut(*place), programs.get(*place))
+    for indices in entries.into_values().filter(|indices| indices.len() > 1) {
+        let named: Vec<_> = indices.iter().filter_map(|index| programs.get(*index)).collect();
+        for index in &indices {
+            let (Some(process), Some((name, from_ns))) = (processes.get_mut(*index), programs.get(*index))
             else {
                 continue;
             };

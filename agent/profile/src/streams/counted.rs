@@ -76,7 +76,7 @@ pub fn counted(pipeline: &Pipeline, slices: &[Slice]) -> Result<ObservedGraph, N
         ..ObservedGraph::default()
     };
     let (parts, mut names) = pipeline.modules();
-    let place = |stage: usize| parts.iter().position(|part| *part == stage);
+    let index = |stage: usize| parts.iter().position(|part| *part == stage);
     let ns = slices.iter().map(|slice| slice.ns).sum();
     for (&at, name) in parts.iter().zip(names.0.clone()) {
         let has = |side: fn(&Pipe) -> &Vec<usize>| pipes.iter().any(|pipe| side(pipe).contains(&at));
@@ -96,7 +96,7 @@ pub fn counted(pipeline: &Pipeline, slices: &[Slice]) -> Result<ObservedGraph, N
     for pipe in pipes {
         let mut stream = counted.stream(pipe, &mut seen.doubts)?;
         let ends = stream.sent.iter_mut().chain(&mut stream.received);
-        ends.for_each(|end| end.module = place(end.module).unwrap_or_default());
+        ends.for_each(|end| end.module = index(end.module).unwrap_or_default());
         let ends = [&stream.sent, &stream.received].map(|ends| seen.modules[ends[0].module].name.as_str());
         stream.name = names.unique(&ends.join("_to_"));
         seen.streams.push(stream);

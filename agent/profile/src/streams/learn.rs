@@ -355,11 +355,11 @@ fn required(seen: &ObservedGraph, name: &str, body: &str) -> Result<(String, Ass
     let inner: Vec<usize> = all.filter(|at| !is_end(at)).collect();
     let order = [sinks.as_slice(), &sources, &inner].concat();
     let chosen = least_sufficient(&order, suffices);
-    let exchanged = (0..chosen.len()).rev().flat_map(|place| {
+    let exchanged = (0..chosen.len()).rev().flat_map(|index| {
         let chosen = &chosen;
         order.iter().filter(|at| !chosen.contains(at)).map(move |&at| {
             let mut other = chosen.clone();
-            other[place] = at;
+            other[index] = at;
             other
         })
     });

@@ -209,7 +209,7 @@ pub fn counted_ranks(begin: &RankReport, reports: &[&RankReport]) -> Result<Obse
         let name = names.unique(&role_name(role));
         seen.modules.push(module(&known, &ranks, role, name));
     }
-    let place = |rank: u32| {
+    let index = |rank: u32| {
         roles
             .iter()
             .position(|role| role.contains(&rank))
@@ -217,10 +217,10 @@ pub fn counted_ranks(begin: &RankReport, reports: &[&RankReport]) -> Result<Obse
     };
     let ends: BTreeSet<(usize, usize)> = flows
         .keys()
-        .map(|(from, to)| (place(*from), place(*to)))
+        .map(|(from, to)| (index(*from), index(*to)))
         .collect();
     for (from, to) in ends {
-        let is_between = |(a, b): (u32, u32)| (place(a), place(b)) == (from, to);
+        let is_between = |(a, b): (u32, u32)| (index(a), index(b)) == (from, to);
         let name = format!("{}_to_{}", seen.modules[from].name, seen.modules[to].name);
         seen.streams.push(ObservedStream {
             name: names.unique(&name),

@@ -226,11 +226,11 @@ impl Filling {
             (name, process)
         });
         let named: Vec<_> = named.collect();
-        let places = named.iter().zip(0_usize..);
+        let indices = named.iter().zip(0_usize..);
         let newest: BTreeMap<String, usize> =
-            places.map(|((name, _), place)| (name.clone(), place)).collect();
-        let named = named.into_iter().zip(0_usize..).map(|((name, process), place)| {
-            let is_newest = newest.get(&name) == Some(&place);
+            indices.map(|((name, _), index)| (name.clone(), index)).collect();
+        let named = named.into_iter().zip(0_usize..).map(|((name, process), index)| {
+            let is_newest = newest.get(&name) == Some(&index);
             (name, process, is_newest)
         });
         for (name, process, is_newest) in self.within("rank", "ranks", named.collect()) {

@@ -207,9 +207,9 @@ impl Plot {
 
     fn value(&mut self, rule: &str, window: &str, metric: &str, time_s: f64, reading: Option<MetricReading>) {
         let is_it = |series: &Series| series.rule == rule && series.metric == metric;
-        let place = self.series.iter().position(is_it).unwrap_or(self.series.len());
-        if place == self.series.len() {
-            if place == SERIES_MAX {
+        let index = self.series.iter().position(is_it).unwrap_or(self.series.len());
+        if index == self.series.len() {
+            if index == SERIES_MAX {
                 self.more_metrics.insert((rule.to_owned(), metric.to_owned()));
                 return;
             }
@@ -225,7 +225,7 @@ impl Plot {
             });
         }
         let reading = reading.map(|reading| (1.0, reading));
-        self.series[place].push(Point { time_s, reading });
+        self.series[index].push(Point { time_s, reading });
     }
 
     /// A rule found, decided or judged something in the replay, `since_ns` after the begin.

@@ -52,10 +52,10 @@ pub(super) fn of_rule(snapshot: &Snapshot, rule: &str) -> Vec<String> {
 /// Groups changes by decision, in the order of the decisions.
 fn decisions(changes: &[ChangeView]) -> Vec<Vec<&ChangeView>> {
     let mut decisions: Vec<Vec<&ChangeView>> = Vec::new();
-    let mut places = BTreeMap::new();
+    let mut indices = BTreeMap::new();
     for change in changes {
-        let place = *places.entry(change.decision).or_insert(decisions.len());
-        match decisions.get_mut(place) {
+        let index = *indices.entry(change.decision).or_insert(decisions.len());
+        match decisions.get_mut(index) {
             Some(known) => known.push(change),
             None => decisions.push(vec![change]),
         }

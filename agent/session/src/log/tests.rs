@@ -153,7 +153,7 @@ fn a_file_that_is_no_complete_log_is_refused_with_the_line() {
     let whole = short();
     let all: Vec<&str> = whole.lines().collect();
     let without = |number: usize| {
-        let kept = all.iter().enumerate().filter(|(place, _)| place + 1 != number);
+        let kept = all.iter().enumerate().filter(|(index, _)| index + 1 != number);
         kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
     };
     for (text, line, why) in [

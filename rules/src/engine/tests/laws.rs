@@ -94,9 +94,9 @@ proptest! {
             let measures = [
                 Measure::CpuTime, Measure::RunqueueTime, Measure::MpiTime, Measure::SwitchesInvoluntary, Measure::MpiCalls,
             ];
-            for place in &order {
-                let of = Subject::Process(ProcessId(*place as u32 / 6));
-                shuffled.engine.observe(match place % 6 {
+            for index in &order {
+                let of = Subject::Process(ProcessId(*index as u32 / 6));
+                shuffled.engine.observe(match index % 6 {
                     5 => Observation::Gauge { of: Subject::Machine(Machine(0)), measure: Measure::JobCpus, time, value: 2.0 },
                     i => Observation::Counter { of, measure: measures[i], time, total: totals[i] },
                 });

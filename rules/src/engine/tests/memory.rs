@@ -31,8 +31,8 @@ fn steps(lengths: &[(f64, &[u64])]) -> Vec<Sent> {
     for (number, (threads, works)) in (0u64..).zip(lengths) {
         let start = 100 + number * 100;
         hits.push(("step", 0, start, 0, vec![*threads]));
-        for (place, length) in (1u64..).zip(*works) {
-            hits.push(("work", 0, start + 20 * place, *length, vec![]));
+        for (index, length) in (1u64..).zip(*works) {
+            hits.push(("work", 0, start + 20 * index, *length, vec![]));
         }
     }
     hits.push(("step", 0, 100 + lengths.len() as u64 * 100, 0, vec![1.0]));

@@ -221,9 +221,9 @@ proptest! {
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
         let mut message = report(&hits, observations).encode().unwrap();
-        for (place, byte) in changes {
-            let place = place.index(message.len());
-            message[place] = byte;
+        for (index, byte) in changes {
+            let index = index.index(message.len());
+            message[index] = byte;
         }
         message.truncate(cut.map_or(message.len(), |cut| cut.index(message.len() + 1)));
         let mut farm = super::probed::Farm::new(FOLDS, 3);

@@ -137,8 +137,8 @@ fn a_chain_begins_with_the_window_around_it_and_again_when_the_last_one_ends() {
     for number in 1..=2_u64 {
         let start = number * 1000;
         farm.hit(("begin", 0, start, 0, vec![number as f64, 2.0]));
-        for (place, tasks) in [8.0, 8.0, 4.0, 4.0, 2.0, 2.0].into_iter().enumerate() {
-            farm.hit(("send", 0, start + 10 + place as u64, 0, vec![tasks]));
+        for (index, tasks) in [8.0, 8.0, 4.0, 4.0, 2.0, 2.0].into_iter().enumerate() {
+            farm.hit(("send", 0, start + 10 + index as u64, 0, vec![tasks]));
         }
         farm.hit(("end", 0, start + 100, 0, vec![]));
     }

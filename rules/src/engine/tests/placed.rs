@@ -107,12 +107,12 @@ fn what_the_plan_places_on_nodes_is_what_a_node_folds_and_all_else_travels() {
     let (mut counts, mut reduced) = ([0; 3], 0);
     for text in texts() {
         let rule = checked(&text);
-        for (place, folds) in rule.folds.iter().enumerate() {
+        for (index, folds) in rule.folds.iter().enumerate() {
             for (fold, _) in folds.gathered() {
                 // Pairs of hits are made by the coordinator.
                 let Some(planned) = rule.plan.probes.get(fold.probe) else {
                     assert_eq!(
-                        rule.placement_of(fold, place),
+                        rule.placement_of(fold, index),
                         Placement::Coordinator,
                         "{}",
                         fold.text
@@ -120,22 +120,22 @@ fn what_the_plan_places_on_nodes_is_what_a_node_folds_and_all_else_travels() {
                     continue;
                 };
                 let (passed_on, folded) = travelling(&rule, fold.probe);
-                let which = match rule.placement_of(fold, place) {
+                let which = match rule.placement_of(fold, index) {
                     Placement::Kernel => {
                         assert_eq!(planned.delivers, Delivery::PartialSums, "{}", fold.text);
                         0
                     }
                     Placement::Node => {
-                        let is_timed = |place: usize| rule.windows[place].boundaries().is_none();
+                        let is_timed = |index: usize| rule.windows[index].boundaries().is_none();
                         // Rules for OpenMP do not apply to the process.
                         let has_role =
                             rule.roles[rule.probes[fold.probe].role].has(&ProcessFacts::of_rank(0));
-                        let expected = if has_role || !is_timed(place) { HITS } else { 0 };
+                        let expected = if has_role || !is_timed(index) { HITS } else { 0 };
                         assert_eq!(folded, expected, "{} of\n{text}", fold.text);
                         let of_others = rule.folds.iter().enumerate().any(|(other, folds)| {
                             let mut folds = folds.gathered().filter(|(other, _)| other.probe == fold.probe);
                             let coordinator = |of| rule.placement_of(of, other) == Placement::Coordinator;
-                            (is_timed(place) || is_timed(other)) && folds.any(|(of, _)| coordinator(of))
+                            (is_timed(index) || is_timed(other)) && folds.any(|(of, _)| coordinator(of))
                         });
                         assert!(passed_on == 0 || of_others, "{} of\n{text}", fold.text);
                         1

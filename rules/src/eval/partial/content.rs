@@ -79,7 +79,7 @@ impl Content {
     }
 
     /// The number of its folds.
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn fold_count(&self) -> usize {
         self.folds.folds.len()
     }
 
@@ -110,8 +110,8 @@ impl Content {
         if !of_probe.is_empty() {
             let (row, more) = row(&mut self.rows, &self.folds, (hit.process, probe), &mut self.hint);
             self.states += more;
-            for (row, place) in row.iter_mut().zip(of_probe) {
-                if let Some(fold) = self.folds.folds.get(*place) {
+            for (row, index) in row.iter_mut().zip(of_probe) {
+                if let Some(fold) = self.folds.folds.get(*index) {
                     self.states += row.take(fold, hit);
                 }
             }
@@ -136,8 +136,8 @@ impl Content {
         }
         let (row, more) = row(&mut self.rows, &self.folds, (process, probe), &mut self.hint);
         self.states += more;
-        for (row, place) in row.iter_mut().zip(of_probe) {
-            let (Some(fold), Groups::One(state)) = (self.folds.folds.get(*place), &mut row.groups) else {
+        for (row, index) in row.iter_mut().zip(of_probe) {
+            let (Some(fold), Groups::One(state)) = (self.folds.folds.get(*index), &mut row.groups) else {
                 continue;
             };
             let part = match &fold.of {
@@ -149,7 +149,7 @@ impl Content {
                 },
             };
             let sums = parts.iter().find(|(known, _)| Some(*known) == part);
-            let sums = sums.and_then(|(_, place)| partial_sum.sums.get(*place));
+            let sums = sums.and_then(|(_, index)| partial_sum.sums.get(*index));
             state.add_partial_sum(partial_sum.count, sums, part == Some(Field::Duration));
         }
     }
@@ -196,20 +196,20 @@ impl Content {
             && !self.is_truncated
         {
             match self.rows.binary_search_by_key(of, |(known, _)| *known) {
-                Ok(place) => {
-                    for (row, other) in self.rows[place].1.iter_mut().zip(rows) {
+                Ok(index) => {
+                    for (row, other) in self.rows[index].1.iter_mut().zip(rows) {
                         self.states += row.merge(other);
                     }
                     rest = &rest[1..];
                 }
                 // The processes of a node are often consecutive: their rows are inserted at once.
-                Err(place) => {
-                    let next = self.rows.get(place).map(|(known, _)| *known);
+                Err(index) => {
+                    let next = self.rows.get(index).map(|(known, _)| *known);
                     let until = rest.partition_point(|(of, _)| next.is_none_or(|next| *of < next));
                     let (new, others) = rest.split_at(until);
                     let states = new.iter().flat_map(|(_, rows)| rows).map(ProcessFold::states);
                     self.states += states.sum::<usize>();
-                    self.rows.splice(place..place, new.iter().cloned());
+                    self.rows.splice(index..index, new.iter().cloned());
                     rest = others;
                 }
             }
@@ -227,8 +227,8 @@ impl Content {
                 return true;
             }
             match first.entry(*probe) {
-                Entry::Vacant(place) => {
-                    place.insert((*process, std::mem::take(rows)));
+                Entry::Vacant(index) => {
+                    index.insert((*process, std::mem::take(rows)));
                 }
                 Entry::Occupied(known) => {
                     let (_, known) = known.into_mut();
@@ -274,24 +274,24 @@ fn row<'r>(
     of: (ProcessId, usize),
     hint: &mut usize,
 ) -> (&'r mut Vec<ProcessFold>, usize) {
-    let is_it = |place: &usize| rows.get(*place).is_some_and(|(known, _)| *known == of);
+    let is_it = |index: &usize| rows.get(*index).is_some_and(|(known, _)| *known == of);
     // Processes are often consecutive, and the probes of one process alternate.
     let near = [*hint, *hint + 1, hint.saturating_sub(1)];
     let found = near
         .into_iter()
         .find(is_it)
         .map_or_else(|| rows.binary_search_by_key(&of, |(known, _)| *known), Ok);
-    let (place, more) = match found {
-        Ok(place) => (place, 0),
-        Err(place) => {
+    let (index, more) = match found {
+        Ok(index) => (index, 0),
+        Err(index) => {
             let of_probe = folds.of_probe.get(of.1).map_or(&[][..], Vec::as_slice);
-            let intakes = of_probe.iter().filter_map(|place| folds.folds.get(*place));
-            rows.insert(place, (of, intakes.map(ProcessFold::new).collect()));
-            (place, of_probe.len())
+            let intakes = of_probe.iter().filter_map(|index| folds.folds.get(*index));
+            rows.insert(index, (of, intakes.map(ProcessFold::new).collect()));
+            (index, of_probe.len())
         }
     };
-    *hint = place;
-    (&mut rows[place].1, more)
+    *hint = index;
+    (&mut rows[index].1, more)
 }
 
 impl ProcessFold {
@@ -363,8 +363,8 @@ impl ProcessFold {
                 for (key, other) in others {
                     match groups.entry(key.clone()) {
                         Entry::Occupied(state) => state.into_mut().merge(other),
-                        Entry::Vacant(place) => {
-                            place.insert(other.clone());
+                        Entry::Vacant(index) => {
+                            index.insert(other.clone());
                         }
                     }
                 }
@@ -379,17 +379,17 @@ impl ProcessFold {
 
 /// Adds a hit to the state of a fold.
 fn add(state: &mut AggregateState, fold: &Intake, hit: &Hit) {
-    let place = HitPosition::of(hit);
+    let index = HitPosition::of(hit);
     match &fold.of {
         Source::Hits => state.count(),
-        Source::Duration if fold.second.is_none() => state.add_duration(hit.duration_ns, place),
+        Source::Duration if fold.second.is_none() => state.add_duration(hit.duration_ns, index),
         Source::Duration => {
             let value = crate::value::finite(hit.duration_ns as f64 / 1e9);
-            state.add(value, fold.second.as_ref().map(|x| cell(x, hit)), place);
+            state.add(value, fold.second.as_ref().map(|x| cell(x, hit)), index);
         }
         Source::Value(of) => match (number_in(of, hit), &fold.second) {
-            (Some(value), None) => state.add_number(value, place),
-            (_, second) => state.add(cell(of, hit), second.as_ref().map(|x| cell(x, hit)), place),
+            (Some(value), None) => state.add_number(value, index),
+            (_, second) => state.add(cell(of, hit), second.as_ref().map(|x| cell(x, hit)), index),
         },
     }
 }

@@ -33,10 +33,10 @@ impl Marks {
         (opened, before): (CountTime, &[Totals]),
         (at, counted): (CountTime, &[Totals]),
     ) -> Vec<PaceSlice> {
-        let place = probe as usize;
-        let calls = |totals: &[Totals]| totals.get(place).map_or(0, |totals| totals.calls as u32);
+        let index = probe as usize;
+        let calls = |totals: &[Totals]| totals.get(index).map_or(0, |totals| totals.calls as u32);
         let marks = self.0.iter().filter(|(of, _)| of.at_ns < at.at_ns);
-        let calls_of = |calls: &[u32]| calls.get(place).copied().unwrap_or_default();
+        let calls_of = |calls: &[u32]| calls.get(index).copied().unwrap_or_default();
         let mut ends: Vec<(CountTime, u32)> = marks.map(|(of, calls)| (*of, calls_of(calls))).collect();
         if ends.first().is_none_or(|(of, _)| of.at_ns > opened.at_ns) {
             ends.insert(0, (opened, calls(before)));

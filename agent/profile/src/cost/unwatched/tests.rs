@@ -387,7 +387,7 @@ fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
     assert_eq!(estimated[0], Totals::default());
     let inside = |is_of_mpi: fn(usize) -> bool| unwatched.inside_ns(at(3_000), &counted(10, 300), is_of_mpi);
     assert_eq!(inside(|_| true), (900, 200));
-    assert_eq!(inside(|place| place != 1), (0, 0));
+    assert_eq!(inside(|index| index != 1), (0, 0));
     let estimate = unwatched
         .estimate(1, at(4_000), 4_000, &counted(10, 300))
         .unwrap();

@@ -232,7 +232,7 @@ impl World {
 
     fn decide(&mut self, ranks: u8, action: u8) {
         let chosen = RANKS.into_iter().enumerate();
-        let chosen = chosen.filter(|(place, _)| ranks & (1 << place) != 0);
+        let chosen = chosen.filter(|(index, _)| ranks & (1 << index) != 0);
         let chosen: Vec<Rank> = chosen.map(|(_, rank)| rank).collect();
         let id = self.decisions.len() as u64 + 1;
         let action = [Keyword::Set, Keyword::SetArgument, Keyword::Call][usize::from(action) % 3];

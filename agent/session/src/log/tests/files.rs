@@ -78,9 +78,9 @@ proptest! {
     ) {
         let (_, text) = recorded("optimal-workers");
         let mut characters: Vec<String> = text.chars().map(String::from).collect();
-        for (place, with) in changes {
-            let place = place.index(characters.len());
-            characters[place] = with.to_owned();
+        for (index, with) in changes {
+            let index = index.index(characters.len());
+            characters[index] = with.to_owned();
         }
         let changed = characters.concat();
         let (steps, result) = steps(&changed);

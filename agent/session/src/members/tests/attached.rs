@@ -74,8 +74,8 @@ fn how_the_first_processes_ended_is_said_and_the_others_are_counted() {
         Exit::Status(1),
         Exit::Signal(9),
     ];
-    let texts = (0..).zip(ends).map(|(place, exit)| {
-        let process = slot(place);
+    let texts = (0..).zip(ends).map(|(index, exit)| {
+        let process = slot(index);
         let exited = MemberEvent::Exited {
             process,
             exit,
@@ -139,9 +139,9 @@ fn the_memory_limit_is_the_reason_for_as_many_kills_as_the_oom_killer_made() {
         (Exit::Signal(9), memory(1, limit)),
         (Exit::Signal(9), memory(1, limit)),
     ];
-    let texts = (0..).zip(ends).map(|(place, (exit, memory))| {
+    let texts = (0..).zip(ends).map(|(index, (exit, memory))| {
         let exited = MemberEvent::Exited {
-            process: slot(place),
+            process: slot(index),
             exit,
             cause: Some(ExitCause::OutOfMemory(memory)),
         };

@@ -47,7 +47,7 @@ fn closed(delivered: &Delivered, name: &str) -> bool {
 }
 
 fn note_windows(features: &mut Features, text: &str, rule: &CheckedRule, delivered: &Delivered) {
-    for (place, window) in rule.windows.iter().enumerate() {
+    for (index, window) in rule.windows.iter().enumerate() {
         let came = closed(delivered, &window.name);
         let Some(boundaries) = window.boundaries() else {
             features.note("window every", came);
@@ -58,7 +58,7 @@ fn note_windows(features: &mut Features, text: &str, rule: &CheckedRule, deliver
         let enters = |probe: usize| rule.probes[probe].name == "enter";
         let of_each = boundaries.begins_at().is_some_and(enters);
         let mut keys_of_pairs = boundaries.keys.iter().skip(rule.probes.len());
-        let complete_by_metric = text.contains("complete: {worker: n_") && place == 0;
+        let complete_by_metric = text.contains("complete: {worker: n_") && index == 0;
         for (feature, has) in [
             ("window within", boundaries.within.is_some()),
             ("window deep", window.name == "deep"),
@@ -104,12 +104,12 @@ fn note_metrics(features: &mut Features, rule: &CheckedRule, delivered: &Deliver
 }
 
 fn note_tunes(features: &mut Features, rule: &CheckedRule, delivered: &Delivered) {
-    for (place, tune) in rule.tunes.iter().enumerate() {
+    for (index, tune) in rule.tunes.iter().enumerate() {
         let said = delivered.said.iter().any(|said| match said {
             Output::Decision(decision) => {
-                decision.tune == place && !decision.because.iter().any(|(why, _)| why == "initial")
+                decision.tune == index && !decision.because.iter().any(|(why, _)| why == "initial")
             }
-            Output::FindingOpened(finding) => finding.tune == place && tune.action.is_none(),
+            Output::FindingOpened(finding) => finding.tune == index && tune.action.is_none(),
             _ => false,
         });
         let action = tune.action.as_ref();

@@ -125,9 +125,9 @@ pub(super) fn chosen(choices: &[Choice], windows: &[Drawn], joined: bool) -> Str
         let window = window.get(windows);
         let inner = windows.iter().find(|inner| inner.within == Some(window.name));
         let kinds = kinds(window, inner.is_some(), joined);
-        let place = which.index(kinds.len() * 64);
-        let formulas = kinds[place / 64];
-        let (word, formula) = formulas[place % 64 % formulas.len()];
+        let index = which.index(kinds.len() * 64);
+        let formulas = kinds[index / 64];
+        let (word, formula) = formulas[index % 64 % formulas.len()];
         let formula = formula
             .replace("NAME", window.name)
             .replace("OUTER", window.within.unwrap_or_default())

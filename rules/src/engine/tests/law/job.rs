@@ -75,8 +75,8 @@ pub(super) type Totals = BTreeMap<(usize, u32), (u64, u64)>;
 
 /// Counts hits without duplicates.
 pub(super) fn add_up(totals: &mut Totals, hits: &[Sent]) {
-    for (place, hit) in hits.iter().enumerate() {
-        if !hits[..place].contains(hit) {
+    for (index, hit) in hits.iter().enumerate() {
+        if !hits[..index].contains(hit) {
             let total = totals.entry((hit.probe, hit.process)).or_default();
             *total = (total.0 + 1, total.1 + hit.duration * MS);
         }
@@ -109,13 +109,13 @@ pub(super) fn measured(rule: &CheckedRule, machines: &[u32], ms: u64) -> Vec<(u3
     }
     for &measure in &rule.plan().calls {
         for process in 0..PROCESSES {
-            for (place, call) in (1..).zip(["MPI_Send", "MPI_Recv", "MPI_Barrier"]) {
+            for (index, call) in (1..).zip(["MPI_Send", "MPI_Recv", "MPI_Barrier"]) {
                 let observation = Observation::CallCounter {
                     process: ProcessId(process),
                     measure,
                     call: call.to_string(),
                     time,
-                    total: ms * place * u64::from(process + 1) * 1009,
+                    total: ms * index * u64::from(process + 1) * 1009,
                 };
                 out.push((process, observation));
             }
@@ -194,13 +194,13 @@ impl Job {
 
     /// Replaces the agent of the node of a process: what it has and has not seen acknowledged is lost.
     fn restart(&mut self, rule: &CheckedRule, process: u32) {
-        let place = self.of_process[process as usize];
-        let mut node = Node::new(Machine(place as u32), 1, vec![rule.clone()]);
-        for rank in (0..PROCESSES).filter(|rank| self.of_process[*rank as usize] == place) {
+        let index = self.of_process[process as usize];
+        let mut node = Node::new(Machine(index as u32), 1, vec![rule.clone()]);
+        for rank in (0..PROCESSES).filter(|rank| self.of_process[*rank as usize] == index) {
             node.process_joined(ProcessId(rank), facts(rank), Time(0));
         }
-        self.nodes[place] = node;
-        self.links.forget(place);
+        self.nodes[index] = node;
+        self.links.forget(index);
     }
 
     /// Observes a measurement of a process, or of its machine.
@@ -259,20 +259,20 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     let end = last(hits) + 1000;
     (0..end).step_by(100).for_each(|ms| job.measure(rule, ms));
     let hits = shuffled(hits, delivery);
-    for (place, hit) in hits.iter().enumerate() {
+    for (index, hit) in hits.iter().enumerate() {
         job.hit(hit);
-        if delivery.restart == Some(place) {
+        if delivery.restart == Some(index) {
             job.restart(rule, hit.process);
         }
-        if !delivery.ticks.get(place).copied().unwrap_or(false) {
+        if !delivery.ticks.get(index).copied().unwrap_or(false) {
             continue;
         }
         for process in 0..PROCESSES {
-            let rest = hits[place + 1..].iter().filter(|hit| hit.process == process);
+            let rest = hits[index + 1..].iter().filter(|hit| hit.process == process);
             let next = rest.map(|hit| hit.end).min().unwrap_or(100_000);
             job.watermark(process, next - 1);
         }
-        job.tick(100_000 + place as u64, &mut mischief);
+        job.tick(100_000 + index as u64, &mut mischief);
     }
     (0..PROCESSES).for_each(|process| job.watermark(process, 200_000));
     // A hit needs two rounds from its node to an evaluation: for its order and for its instance.
@@ -339,12 +339,12 @@ pub(super) fn central(rule: &CheckedRule, hits: &[Sent], machines: &[u32]) -> De
 }
 
 fn first_apart<T: std::fmt::Debug + PartialEq>(found: &[T], expected: &[T]) -> Option<String> {
-    let place =
-        (0..found.len().max(expected.len())).find(|place| found.get(*place) != expected.get(*place))?;
+    let index =
+        (0..found.len().max(expected.len())).find(|index| found.get(*index) != expected.get(*index))?;
     Some(format!(
-        "{place}:\n   {:?}\nnot {:?}",
-        found.get(place),
-        expected.get(place)
+        "{index}:\n   {:?}\nnot {:?}",
+        found.get(index),
+        expected.get(index)
     ))
 }
 

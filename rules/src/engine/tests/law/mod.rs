@@ -174,14 +174,14 @@ proptest! {
     fn a_node_that_restarts_leaves_values_out_and_makes_none_wrong(
         turns in prop::collection::vec(any_turn(), 2..7),
         delivery in any_delivery(),
-        place in any::<prop::sample::Index>(),
+        index in any::<prop::sample::Index>(),
     ) {
         let rule = CheckedRule::from_source(FRAME).unwrap();
         let hits = stream(&turns, &rule);
         let expected = central(&rule, &hits, &delivery.machines);
         // An agent takes no hits that are later than the begin of the next agent.
         let delivery = job::Delivery { order: Vec::new(), ..delivery };
-        let (restart, ordered) = (place.index(hits.len()), job::shuffled(&hits, &delivery));
+        let (restart, ordered) = (index.index(hits.len()), job::shuffled(&hits, &delivery));
         prop_assume!(ordered.get(restart + 1).is_none_or(|next| next.end > ordered[restart].end));
         // Otherwise boundaries are lost, and the instances have other numbers.
         prop_assume!(delivery.nodes[0] != delivery.nodes[ordered[restart].process as usize]);
@@ -199,7 +199,7 @@ proptest! {
     fn a_node_that_restarts_makes_no_value_of_a_window_of_a_length_wrong(
         turns in prop::collection::vec(any_turn(), 2..7),
         delivery in any_delivery(),
-        place in any::<prop::sample::Index>(),
+        index in any::<prop::sample::Index>(),
     ) {
         let windows = "windows:\n  pulse: {every: 500ms}\n";
         let metrics = "metrics:\n  n: {in: pulse, value: count(compute)}\n  longest: {in: pulse, value: max(compute.duration)}\n  spread: {in: pulse, value: 'stddev(send.duration where send.time > 1ms)'}\n  load: {in: pulse, value: mean(mpi.time / cpu.time)}\n  teams: {in: pulse, value: sum(threads)}\n";
@@ -207,7 +207,7 @@ proptest! {
         let rule = CheckedRule::from_source(&format!("{head}{windows}{metrics}")).unwrap();
         let hits = stream(&turns, &rule);
         let expected = central(&rule, &hits, &delivery.machines);
-        let delivery = job::Delivery { restart: Some(place.index(hits.len())), mischief: vec![0], ..delivery };
+        let delivery = job::Delivery { restart: Some(index.index(hits.len())), mischief: vec![0], ..delivery };
         let found = delivered(&rule, &hits, &delivery);
         prop_assert_eq!(found.windows.len(), expected.windows.len());
         let mut known = 0;
@@ -226,11 +226,11 @@ proptest! {
     fn no_stream_of_hits_makes_the_engine_panic(
         turns in prop::collection::vec(any_turn(), 1..7),
         delivery in any_delivery(),
-        place in any::<prop::sample::Index>(),
+        index in any::<prop::sample::Index>(),
         late in prop::collection::vec((0u32..5, 0u64..4000), 1..20),
     ) {
         let all = [rules(), shipped()].concat();
-        let text = place.get(&all);
+        let text = index.get(&all);
         let mut farm = Farm::new(&text.replace("key: number", "key: number, timeout: 300ms"), 6);
         let (_, rule, _) = farm.engine.rules().next().unwrap();
         let hits = job::shuffled(&stream(&turns, rule), &delivery);

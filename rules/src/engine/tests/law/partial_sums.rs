@@ -190,10 +190,10 @@ fn delivered(rule: &CheckedRule, hits: &[Timed], pace: &Pace, adds: bool) -> Out
     {
         let mut seen = None;
         let mut parted = false;
-        for (place, hit) in left.by_ref().take(hits + early).enumerate() {
+        for (index, hit) in left.by_ref().take(hits + early).enumerate() {
             let planned = &rule.plan().probes[hit.0.probe];
             parted |= planned.parts_sums;
-            seen = if place < *hits { Some(hit.1) } else { seen };
+            seen = if index < *hits { Some(hit.1) } else { seen };
             adder.hit(hit, planned, !adds || alone.next() == Some(&true));
         }
         if *looks || parted {
@@ -335,8 +335,8 @@ proptest! {
             prop_assert_eq!(&added.said, &each.said, "{}", text);
         } else {
             // Windows that a rule discards are not among them.
-            let differs = |place: &usize| added.windows.get(*place) != each.windows.get(*place);
-            let first = (0..each.windows.len()).find(differs).and_then(|place| added.windows.get(place));
+            let differs = |index: &usize| added.windows.get(*index) != each.windows.get(*index);
+            let first = (0..each.windows.len()).find(differs).and_then(|index| added.windows.get(index));
             let is_later = |window: &ClosedWindow| each.windows.contains(window);
             prop_assert!(!punctual, "partial though nothing went on behind an end, of\n{}", text);
             prop_assert!(

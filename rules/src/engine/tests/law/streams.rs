@@ -187,7 +187,7 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
     let mut out = Vec::new();
     for (number, turn) in (1u64..).zip(turns) {
         let mut hits: Vec<Sent> = Vec::new();
-        for (place, probe) in rule.probes.iter().enumerate() {
+        for (index, probe) in rule.probes.iter().enumerate() {
             for process in 0..PROCESSES {
                 let has = rule
                     .roles
@@ -206,7 +206,7 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
                 hits.extend(
                     intervals
                         .into_iter()
-                        .map(|interval| sent(&at, (place, probe), &interval)),
+                        .map(|interval| sent(&at, (index, probe), &interval)),
                 );
             }
         }
@@ -221,10 +221,10 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
     out
 }
 
-fn sent(at: &ProcessIteration<'_>, (place, probe): (usize, &CheckedProbe), interval: &Interval) -> Sent {
+fn sent(at: &ProcessIteration<'_>, (index, probe): (usize, &CheckedProbe), interval: &Interval) -> Sent {
     let reads = probe.captures.iter().take(probe.reads.len());
     Sent {
-        probe: place,
+        probe: index,
         process: at.process,
         end: interval.end,
         duration: if probe.site == crate::target::Site::Span {
@@ -241,10 +241,10 @@ fn sent(at: &ProcessIteration<'_>, (place, probe): (usize, &CheckedProbe), inter
 /// The hits, some of them twice, and the number of duplicates.
 pub(super) fn with_doubles(hits: &[Sent], turns: &[Turn]) -> (Vec<Sent>, u64) {
     let mut out = hits.to_vec();
-    let mut places: Vec<usize> = turns.iter().map(|turn| turn.doubled).collect();
-    places.sort_unstable();
-    places.dedup();
-    out.extend(places.into_iter().filter_map(|place| hits.get(place).cloned()));
+    let mut indices: Vec<usize> = turns.iter().map(|turn| turn.doubled).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    out.extend(indices.into_iter().filter_map(|index| hits.get(index).cloned()));
     let doubled = out.len() - hits.len();
     (out, doubled as u64)
 }
