@@ -289,3 +289,33 @@ table! {
     gauge "tuneagent_unpublished", &["jobid", "kind"],
         "What this page leaves out: `functions`, `ranks`, `rules`, `rule_values`, `changes`, `features` of a contract. The report has all.";
 }
+
+#[cfg(test)]
+mod tests {
+    use plan::{Keyword, Mode};
+    use profile::outcome::GuardVerdict;
+    use profile::streams::ModuleVerdict;
+
+    use super::*;
+
+    #[test]
+    fn the_help_of_a_label_names_each_of_its_values() {
+        let verdicts = ModuleVerdict::ALL.map(ModuleVerdict::words).into_iter();
+        let verdicts = verdicts
+            .chain(GuardVerdict::ALL.map(GuardVerdict::name))
+            .collect();
+        // Rules are not part of the program that is changed.
+        let is_of_rules = |keyword: &Keyword| matches!(keyword, Keyword::Enable | Keyword::Disable);
+        let changes = Keyword::ALL.into_iter().filter(|keyword| !is_of_rules(keyword));
+        for (name, values) in [
+            ("verdict", verdicts),
+            ("mode", Mode::ALL.map(Mode::name).to_vec()),
+            ("action", changes.map(Keyword::name).collect()),
+        ] {
+            let label = LABELS.iter().find(|label| label.name == name).unwrap();
+            for value in values {
+                assert!(label.help.contains(&format!("`{value}`")), "{name}: {value}");
+            }
+        }
+    }
+}
