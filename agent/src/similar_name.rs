@@ -4,7 +4,7 @@ use plan::FunctionName;
 use profile::format::nearest;
 use tuner::{AddressSpace, ImageError, SymbolKind, VariableError, VariableName};
 
-/// A suggestion for a variable name that does not exist; `None` if it exists.
+/// A suggestion for a variable name that does not exist, or how to list those that do; `None` if it exists.
 pub(crate) fn of_variable(space: &AddressSpace, variable: &str) -> Option<String> {
     let wanted = VariableName::from(variable);
     let Err(VariableError::NotFound { .. }) = space.variable(&wanted) else {
@@ -19,11 +19,15 @@ pub(crate) fn of_variable(space: &AddressSpace, variable: &str) -> Option<String
     if let Some(name) = corrected(&names().unwrap_or_default(), variable) {
         return Some(format!("did you mean `{name}`?"));
     }
-    program.image.is_stripped().then(|| {
-        format!(
+    Some(match program.image.is_stripped() {
+        true => format!(
             "{} is stripped: of its variables only those have names that it exports (strip -g would leave them)",
             program.path
-        )
+        ),
+        false => format!(
+            "its variables: tuneagent symbols {} --variables",
+            space.process.pid
+        ),
     })
 }
 
@@ -39,7 +43,7 @@ fn corrected(names: &[String], typed: &str) -> Option<String> {
     })
 }
 
-/// A suggestion for the name of a function that does not exist; `None` if it exists, or if none is near.
+/// A suggestion for the name of a function that does not exist, or how to list those that do; `None` if it exists.
 pub(crate) fn of_function(space: &AddressSpace, function: &FunctionName) -> Option<String> {
     if space.every_function(function).is_ok() {
         return None;
@@ -57,8 +61,15 @@ pub(crate) fn of_function(space: &AddressSpace, function: &FunctionName) -> Opti
     let symbols = symbols.flat_map(|module| module.image.defined_symbols().unwrap_or_default());
     let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
     let functions = symbols.filter(|symbol| is_code(symbol.kind));
-    let near = nearest(&function.name, functions.map(|symbol| symbol.name))?;
-    Some(format!("did you mean `{near}`?"))
+    Some(
+        match nearest(&function.name, functions.map(|symbol| symbol.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!(
+                "its functions: tuneagent symbols {} --functions",
+                space.process.pid
+            ),
+        },
+    )
 }
 
 #[cfg(test)]

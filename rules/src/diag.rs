@@ -153,7 +153,7 @@ pub fn did_you_mean<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Ite
 pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<S> {
     let typed = compared(word);
     let letters = typed.chars().count();
-    let allowed = 1 + letters / 4;
+    let allowed = 1 + letters.saturating_sub(2) / 4;
     let near = |candidate: &S| {
         let candidate = compared(candidate.as_ref());
         let length = candidate.chars().count();
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(did_you_mean("Role", names), Some("did you mean `roles`?".into()));
         assert_eq!(did_you_mean("latency", names), None);
         assert_eq!(did_you_mean("x", ["y"]), None);
-        assert_eq!(did_you_mean("work", ["fork"]), None);
+        assert_eq!(did_you_mean("work", ["fork", "warn"]), None);
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl fmt::Display for NoSplit {
                 let share = percent(*share);
                 write!(
                     f,
-                    "{share} of the time is in MPI calls other than collectives that synchronise all ranks (such as MPI_Barrier)"
+                    "only collectives that wait for all ranks, such as MPI_Barrier, show them, and {share} of the time is in other MPI calls"
                 )
             }
             NoSplit::Threads => write!(f, "several threads of a rank call collectives"),

@@ -18,7 +18,7 @@ pub struct FunctionTotals {
     /// that never returned.
     pub returned: u64,
     pub returned_ns: u64,
-    /// Calls that have not returned yet, and their time in nanoseconds, which is in `time_ns` and in no mean.
+    /// Of `calls`, those that have not returned yet, and their time in nanoseconds, which is in `time_ns` and in no mean.
     #[serde(default)]
     pub under_way: u64,
     #[serde(default)]

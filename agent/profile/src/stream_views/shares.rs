@@ -80,10 +80,10 @@ impl TimeShares {
         }
     }
 
-    /// What it does, by its verdict. A module that is busy without a CPU is not bound by computing.
+    /// What it does, by its verdict. A module that is mostly asleep while it is busy is not bound by computing.
     pub(crate) fn words(&self, verdict: ModuleVerdict) -> &'static str {
         match verdict {
-            ModuleVerdict::ComputeBound if self.outside > self.busy / 2.0 => "busy without a CPU",
+            ModuleVerdict::ComputeBound if self.outside > self.busy / 2.0 => "I/O-bound",
             _ => verdict.words(),
         }
     }

@@ -56,8 +56,8 @@ pub enum Accuracy {
     Exact,
     /// An estimate that supports this many digits.
     About(i32),
-    /// An estimate that may be off by this part of it, which is too much for digits to tell.
-    Within(f64),
+    /// An estimate with too wide a range for digits to tell: its bounds, as parts of the estimate.
+    Between(f64, f64),
     /// Probes slow down the sampled time so much that the true number may be several times higher: shown as a lower bound,
     /// which is this part of the estimate.
     Unbounded(f64),
@@ -77,7 +77,10 @@ impl Accuracy {
                 let width = to.saturating_sub(from) as f64;
                 let digits = (1.0 - (width / to.max(1) as f64).max(1e-9).log10()).floor() as i32;
                 match digits < DIGITS_MIN {
-                    true => Accuracy::Within(width / (from + to).max(1) as f64),
+                    true => {
+                        let part = |bound: u64| bound as f64 / calls.max(1) as f64;
+                        Accuracy::Between(part(from), part(to))
+                    }
                     false => Accuracy::About(digits),
                 }
             }
@@ -86,10 +89,10 @@ impl Accuracy {
 
     /// A number of calls for a table.
     pub fn cell(self, value: f64) -> String {
-        let number = self.narrow_cell(value);
+        let rounded = |part: f64| count(to_digits(value * part, DIGITS_MIN));
         match self {
-            Accuracy::Within(part) => format!("{number} ±{:.0} %", (part * 100.0).ceil()),
-            _ => number,
+            Accuracy::Between(from, to) => format!("~{} to {}", rounded(from), rounded(to)),
+            _ => self.narrow_cell(value),
         }
     }
 
@@ -98,7 +101,7 @@ impl Accuracy {
         match self {
             Accuracy::Exact => count(value.round()),
             Accuracy::About(digits) => format!("~{}", count(to_digits(value, digits))),
-            Accuracy::Within(_) => Accuracy::About(DIGITS_MIN).narrow_cell(value),
+            Accuracy::Between(..) => Accuracy::About(DIGITS_MIN).narrow_cell(value),
             Accuracy::Unbounded(part) => format!("≥{}", count(floor(value * part))),
         }
     }
@@ -326,8 +329,8 @@ mod tests {
             (estimate(603_000, Some(609_000)), "~606 000", "~606 000"),
             (
                 estimate(500_000, Some(700_000)),
-                "~610 000 ±17 %",
-                "~610 000 ±17 %",
+                "~500 000 to 700 000",
+                "~500 000 to 700 000",
             ),
             (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
             (estimate(606_440, None), "≥600 000", "≥600 000"),

@@ -1,6 +1,6 @@
 //! The table of functions: calls, mean duration, share of the time.
 
-use profile::format::{duration, percent, plural};
+use profile::format::{count, duration, percent, plural};
 use profile::mpi;
 
 use super::parts::{Accuracy, WATCHED_FULLY};
@@ -83,10 +83,7 @@ fn line(row: &Row, (columns, width): (usize, usize)) -> String {
     };
     let under_way = match row.under_way {
         0 => String::new(),
-        calls => format!(
-            "  and {} under way",
-            plural(usize::try_from(calls).unwrap_or(usize::MAX), "call")
-        ),
+        calls => format!("  {} of them under way", count(calls as f64)),
     };
     let counted = match row.counted {
         None => String::new(),

@@ -62,7 +62,11 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
     let pids: BTreeSet<i32> = pids.filter(|pid| *pid != 0).collect();
     let here = snapshot.process_count();
     let pids = match (pids.first(), pids.last()) {
-        (Some(first), Some(last)) if first != last => format!(" (pids {first}-{last})"),
+        (Some(first), Some(last)) if first != last => {
+            let is_gapless = last.abs_diff(*first) as usize + 1 == pids.len();
+            let to = if is_gapless { "-" } else { " to " };
+            format!(" (pids {first}{to}{last})")
+        }
         (Some(only), _) => format!(" (pid {only})"),
         _ => String::new(),
     };

@@ -110,7 +110,8 @@ fn named(size: usize) -> String {
     match abi::Sizes::greatest(size) {
         Some(0) => "empty".to_owned(),
         Some(1) => "of 1 B".to_owned(),
-        Some(most) => format!("up to {}", bytes(most as f64)),
+        Some(2) => "of 2 B".to_owned(),
+        Some(most) => format!("of {} to {}", bytes((most / 2 + 1) as f64), bytes(most as f64)),
         None => "of more than 1 GiB".to_owned(),
     }
 }
@@ -148,7 +149,7 @@ mod tests {
         };
         insta::assert_snapshot!(over_all(&snapshot).join("\n"), @"
 
-        sizes of 100 messages sent   10 % empty, 3 % of 1 B, 55 % up to 8 B, 30 % up to 1 KiB, 2 % others
+        sizes of 100 messages sent   10 % empty, 3 % of 1 B, 55 % of 5 B to 8 B, 30 % of 513 B to 1 KiB, 2 % others
         ");
         // Half of the calls of one function were counted.
         let sampled = &mut snapshot.processes[1].functions[0];
