@@ -414,9 +414,11 @@ fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     };
     assert!(value("tuneagent_job_info{JOB, mpi=\"MPICH\"}")? == 1.0);
     assert!(value("tuneagent_processes{JOB}")? == 13.0);
-    // The session clock advances by one second per second.
-    let pace = value("deriv(tuneagent_session_seconds_total{JOB}[20s])")?;
-    assert!((0.5..2.0).contains(&pace), "{pace} s a second");
+    // The session clock advances by one second per second. On a busy machine some scrapes get late answers.
+    wait_until("a second of the session's clock a second", SOON, || {
+        let pace = value("deriv(tuneagent_session_seconds_total{JOB}[20s])")?;
+        Ok((0.5..2.0).contains(&pace))
+    })?;
     // Calls by function and calls by rank must have the same sum. One query reads both from one scrape.
     let by = |label: &str| format!("sum(tuneagent_mpi_{label}_calls_total{{JOB}})");
     let ratio = value(&format!("{} / {}", by("function"), by("rank")))?;
