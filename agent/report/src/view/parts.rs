@@ -91,7 +91,7 @@ impl Accuracy {
     pub fn cell(self, value: f64) -> String {
         let rounded = |part: f64| count(to_digits(value * part, DIGITS_MIN));
         match self {
-            Accuracy::Between(from, to) => format!("~{} to {}", rounded(from), rounded(to)),
+            Accuracy::Between(from, to) => format!("~{}-{}", rounded(from), rounded(to)),
             _ => self.narrow_cell(value),
         }
     }
@@ -329,8 +329,8 @@ mod tests {
             (estimate(603_000, Some(609_000)), "~606 000", "~606 000"),
             (
                 estimate(500_000, Some(700_000)),
-                "~500 000 to 700 000",
-                "~500 000 to 700 000",
+                "~500 000-700 000",
+                "~500 000-700 000",
             ),
             (estimate(606_440, Some(606_440)), "~606 440", "~606 440"),
             (estimate(606_440, None), "≥600 000", "≥600 000"),
