@@ -395,14 +395,6 @@ pub struct ProcessView {
     pub load: Vec<LoadView>,
 }
 
-impl ProcessView {
-    /// The time to which the time in a function is compared, in nanoseconds.
-    pub fn watched_ns_of(&self, function: &FunctionTotals) -> u64 {
-        let unknown_ns = function.is_of_mpi().then_some(self.mpi_unknown_ns);
-        self.watched_ns.saturating_sub(unknown_ns.unwrap_or_default())
-    }
-}
-
 /// How a process spent its time in a part of the run. Shares are defined as in [`Rates`]; `None` if not
 /// measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,10 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use super::{ProcessView, Rates, Snapshot};
+use super::{FunctionTotals, ProcessView, Rates, Snapshot};
 use crate::{format::duration, os_metrics::Counters};
 
 impl ProcessView {
+    /// The time for which its time inside MPI is known, in nanoseconds.
+    pub fn mpi_known_ns(&self) -> u64 {
+        self.watched_ns.saturating_sub(self.mpi_unknown_ns)
+    }
+
+    /// The time to which the time in a function is compared, in nanoseconds.
+    pub fn watched_ns_of(&self, function: &FunctionTotals) -> u64 {
+        match function.is_of_mpi() {
+            true => self.mpi_known_ns(),
+            false => self.watched_ns,
+        }
+    }
+
     /// The counters of the kernel since the program of this entry began.
     pub fn program_counters(&self) -> Option<Counters> {
         let before = self.counters_before.unwrap_or_default();

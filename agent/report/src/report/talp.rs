@@ -107,8 +107,7 @@ fn region(snapshot: &Snapshot, nodes: &BTreeMap<&str, Vec<Times>>) -> Option<Val
 
 /// Of all programs of a process.
 fn times(process: &[&ProcessView]) -> Option<Times> {
-    let known_ns = |entry: &&ProcessView| entry.watched_ns.saturating_sub(entry.mpi_unknown_ns);
-    let watched: u64 = process.iter().map(known_ns).sum();
+    let watched: u64 = process.iter().map(|entry| entry.mpi_known_ns()).sum();
     let mpi_ns = process.iter().map(|entry| entry.mpi_ns).sum::<Option<u64>>()?;
     Some(Times {
         useful_ns: watched.checked_sub(mpi_ns).filter(|_| watched > 0)?,
