@@ -286,7 +286,7 @@ fn limits_and_the_policy_refuse_with_numbers_and_names_and_a_wrong_policy_change
         "{text}"
     );
 
-    fs::write(node.policy(), "wacht: none\n")?;
+    fs::write(node.policy(), "wacth: none\n")?;
     node.signal("HUP")?;
     node.entries(&[("TUNEAGENT_EVENT", "policy"), ("MESSAGE", "stays in force")])?;
     drop(as_user(ANA, || node.wait_for_place()));
