@@ -148,6 +148,21 @@ pub fn did_you_mean<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Ite
     nearest(word, candidates).map(|near| format!("did you mean `{}`?", near.as_ref()))
 }
 
+/// What to write instead of `word`: "did you mean `x`?", or all candidates if none is near and they are few.
+pub(crate) fn names_help<S: AsRef<str>>(
+    word: &str,
+    candidates: impl IntoIterator<Item = S>,
+) -> Option<String> {
+    let candidates: Vec<S> = candidates.into_iter().collect();
+    let names = candidates.iter().map(AsRef::as_ref);
+    let is_list = (1..=LISTED_MAX).contains(&candidates.len());
+    let list = || format!("known: {}", names.clone().collect::<Vec<_>>().join(", "));
+    did_you_mean(word, names.clone()).or_else(|| is_list.then(list))
+}
+
+/// So many names are listed where none is near.
+const LISTED_MAX: usize = 12;
+
 /// The candidate nearest to `word`, if it is near enough to be a typing error; of equally near ones that with the
 /// most letters in common at the begin, and then the first.
 pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<S> {
@@ -203,6 +218,21 @@ mod tests {
         assert_eq!(did_you_mean("latency", names), None);
         assert_eq!(did_you_mean("x", ["y"]), None);
         assert_eq!(did_you_mean("work", ["fork", "warn"]), None);
+    }
+
+    #[test]
+    fn where_no_name_is_near_the_few_that_there_are_get_listed() {
+        let help = |word, names: &[&str]| names_help(word, names);
+        assert_eq!(
+            help("swep", &["step", "sweep"]),
+            Some("did you mean `sweep`?".into())
+        );
+        assert_eq!(
+            help("latency", &["step", "sweep"]),
+            Some("known: step, sweep".into())
+        );
+        assert_eq!(help("latency", &[]), None);
+        assert_eq!(help("latency", &["x"; LISTED_MAX + 1]), None);
     }
 
     #[test]

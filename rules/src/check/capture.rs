@@ -4,7 +4,7 @@
 use super::infer::{FormulaPosition, Infer, ProbeNames};
 use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
 use super::{Checker, infer::Reads, optional};
-use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::diag::{Diagnostic, Span, did_you_mean, names_help};
 use crate::lang::ast::Expr;
 use crate::read::{Base, IterationValue, Known, Layout, PlannedCapture, Source};
 use crate::rule::CheckedProbe;
@@ -43,7 +43,7 @@ impl Checker<'_> {
             let Some(index) = probes.iter().position(|known| known.name == probe) else {
                 // An error in the probe itself has been reported.
                 if !file.probes.iter().any(|known| known.name.raw == probe) {
-                    let near = did_you_mean(probe, file.probes.iter().map(|known| known.name.raw.as_str()));
+                    let near = names_help(probe, file.probes.iter().map(|known| known.name.raw.as_str()));
                     let wrong = Diagnostic::error("E0130", format!("there is no probe `{probe}`"));
                     self.wrong.push(wrong.at(entry.probe.span, "").help_if(near));
                 }

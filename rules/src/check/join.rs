@@ -3,7 +3,7 @@
 
 use super::infer::ProbeNames;
 use super::{Checker, infer::RuleNames};
-use crate::diag::{Diagnostic, did_you_mean};
+use crate::diag::{Diagnostic, names_help};
 use crate::file::JoinEntry;
 use crate::lang::text::Text;
 use crate::rule::Join;
@@ -82,7 +82,7 @@ impl Checker<'_> {
             return Some(index);
         }
         let probes = self.file.probes.iter().map(|probe| probe.name.raw.as_str());
-        let near = did_you_mean(&name.raw, probes);
+        let near = names_help(&name.raw, probes);
         let wrong = Diagnostic::error("E0130", format!("there is no probe `{}`", name.raw));
         self.report(wrong.at(name.span, "").help_if(near))
     }

@@ -2,7 +2,7 @@
 
 use super::infer::Infer;
 use super::scope::is_reduction;
-use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::diag::{Diagnostic, Span, names_help};
 use crate::facts::MPI_LIBRARIES;
 use crate::lang::ast::{Comparison, Expr, Node, Operator};
 use crate::term::{Fact, Term, Typed};
@@ -179,10 +179,9 @@ impl Infer<'_> {
             if let (Term::Fact(Fact::Mpi), Term::Constant(Scalar::Text(name))) = (&fact.term, &other.term)
                 && !MPI_LIBRARIES.contains(&name.as_str())
             {
-                let near = did_you_mean(name, MPI_LIBRARIES.iter().copied());
-                let help = near.unwrap_or_else(|| format!("known are {}", MPI_LIBRARIES.join(", ")));
+                let known = names_help(name, MPI_LIBRARIES.iter().copied());
                 let message = format!("no MPI library is called \"{name}\" here");
-                return self.report(Diagnostic::wrong("E0130", other.span, message).help(help));
+                return self.report(Diagnostic::wrong("E0130", other.span, message).help_if(known));
             }
         }
         let of = Type::BOOLEAN.by(self.rows(&left, &right)?);

@@ -1,7 +1,7 @@
 //! Resolves names, depending on the kind of the formula; explains names that have no meaning there.
 
 use super::infer::{FormulaPosition, Infer};
-use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::diag::{Diagnostic, Span, names_help};
 use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope as MeasureScope};
 use crate::term::{Fact, Term, Typed};
@@ -160,7 +160,7 @@ impl Infer<'_> {
         }
         let unit =
             unit_named(name).map(|_| format!("a unit follows a number: `1{name}`, as in `5 / 1{name}`"));
-        let near = || did_you_mean(name, self.known().iter().map(String::as_str));
+        let near = || names_help(name, self.known().iter().map(String::as_str));
         Diagnostic::wrong("E0130", span, format!("there is no `{name}`")).help_if(unit.or_else(near))
     }
 

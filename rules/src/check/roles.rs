@@ -47,7 +47,7 @@ impl Checker<'_> {
         if let Some(&role) = self.names.roles.get(&name.raw) {
             return Some(role);
         }
-        let near = crate::diag::did_you_mean(&name.raw, self.names.roles.keys().map(String::as_str));
+        let near = crate::diag::names_help(&name.raw, self.names.roles.keys().map(String::as_str));
         let message = format!("there is no role `{}`", name.raw);
         self.report(Diagnostic::wrong("E0130", name.span, message).help_if(near))
     }
@@ -132,7 +132,7 @@ impl Checker<'_> {
         if let Some(place) = names.iter().position(|known| *known == name.raw) {
             return Some(place);
         }
-        let near = crate::diag::did_you_mean(&name.raw, names);
+        let near = crate::diag::names_help(&name.raw, names);
         let wrong = Diagnostic::error("E0130", format!("there is no probe `{}`", name.raw));
         self.report(wrong.at(name.span, "").help_if(near))
     }

@@ -3,7 +3,7 @@
 use plan::{Keyword, SyncPoint};
 
 use super::{Checker, optional};
-use crate::diag::{Diagnostic, did_you_mean};
+use crate::diag::{Diagnostic, names_help};
 use crate::file::{GuardEntry, SyncEntry, TuneEntry};
 use crate::guard::Guard;
 use crate::lang::ast::Expr;
@@ -206,7 +206,7 @@ impl Checker<'_> {
         };
         let Some(place) = sets(&name.raw) else {
             let known: Vec<String> = tunes.iter().filter_map(TuneEntry::target).collect();
-            let near = did_you_mean(&name.raw, known.iter().map(String::as_str));
+            let near = names_help(&name.raw, known.iter().map(String::as_str));
             let wrong = Diagnostic::error("E0130", format!("no tune of this rule acts on `{}`", name.raw));
             return self.report(wrong.at(name.span, "").help_if(near));
         };

@@ -2,7 +2,7 @@
 
 use super::infer::WindowNames;
 use super::{Checker, optional};
-use crate::diag::{Diagnostic, did_you_mean};
+use crate::diag::{Diagnostic, names_help};
 use crate::file::{KeyEntry, WindowEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
@@ -290,7 +290,7 @@ impl Checker<'_> {
             }
             None => {}
         }
-        let near = did_you_mean(&name.raw, self.names.probes.keys().map(String::as_str));
+        let near = names_help(&name.raw, self.names.probes.keys().map(String::as_str));
         let wrong = Diagnostic::error("E0130", format!("there is no probe `{}`", name.raw));
         self.report(wrong.at(name.span, "").help_if(near))
     }
@@ -381,14 +381,8 @@ impl Checker<'_> {
         if let Some(index) = self.names.window_named(&name.raw) {
             return Some(index);
         }
-        let near = did_you_mean(
-            &name.raw,
-            self.names.windows.iter().map(|window| window.name.as_str()),
-        );
-        let help = match (near, self.names.windows.as_slice()) {
-            (None, [only]) => Some(format!("it is called `{}`", only.name)),
-            (near, _) => near,
-        };
+        let windows = self.names.windows.iter().map(|window| window.name.as_str());
+        let help = names_help(&name.raw, windows);
         let message = format!("there is no window `{}`", name.raw);
         self.report(Diagnostic::wrong("E0130", name.span, message).help_if(help))
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::exact::Exact;
 use super::model::{Contract, Stream};
 use super::reduce::{Number, reduce};
-use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::diag::{Diagnostic, Span, names_help};
 
 /// A rate of the program, in items or activations per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -228,7 +228,7 @@ impl System {
         let stream = contract.streams.iter().position(|stream| stream.name == name);
         let Some(stream) = stream else {
             let streams = contract.streams.iter().map(|stream| stream.name.as_str());
-            let near = did_you_mean(name, names.iter().map(String::as_str).chain(streams));
+            let near = names_help(name, names.iter().map(String::as_str).chain(streams));
             let message = format!("there is no stream, module or end of a stream `{name}`");
             return Err(Diagnostic::wrong("E0174", span, message).help_if(near));
         };

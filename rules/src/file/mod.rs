@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use ::plan::{Keyword, Moment};
 
-use crate::diag::{Diagnostic, Span, did_you_mean, has_errors};
+use crate::diag::{Diagnostic, Span, has_errors, names_help};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 use crate::target::Site;
@@ -294,7 +294,7 @@ impl RuleFile {
             .keys()
             .filter(|name| !declared().any(|known| known == *name))
         {
-            let near = did_you_mean(name, declared());
+            let near = names_help(name, declared());
             let message = format!("the rule declares no name `{name}` to bind");
             wrong.push(Diagnostic::wrong("E0130", self.name.span, message).help_if(near));
         }

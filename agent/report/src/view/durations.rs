@@ -85,9 +85,11 @@ fn bars(function: &FunctionTotals) -> Vec<String> {
         .max(1);
     let bar = |(from_ns, calls): (u64, u64)| {
         let columns = (calls as f64 / most as f64 * BAR_COLUMNS).ceil() as usize;
+        // Each bucket ends at twice its begin.
+        let bounds = [from_ns, 2 * from_ns.max(1)].map(|ns| duration(ns as f64));
         let line = format!(
-            " {:>10} {:>12}  {}",
-            format!("{}+", duration(from_ns as f64)),
+            " {:>18} {:>12}  {}",
+            bounds.join(" to "),
             count(calls as f64),
             "#".repeat(columns)
         );
@@ -148,9 +150,9 @@ mod tests {
         insta::assert_snapshot!(lines(&snapshot).join("\n"), @"
 
          step: 5 000 calls, mean 2.7 ms, from 1.5 ms (rank 0) to 3 ms (rank 1)
-            524 us+          500  ###########################
-           1.05 ms+          750  ########################################
-            2.1 ms+          250  ##############
+          524 us to 1.05 ms          500  ###########################
+          1.05 ms to 2.1 ms          750  ########################################
+          2.1 ms to 4.19 ms          250  ##############
            (1 500 of the calls are in these bars)
         ");
     }

@@ -178,8 +178,12 @@ fn team_line(teams: &TeamsView, waiting: Option<f64>) -> String {
         (Some(balance), None) => format!("; load balance {balance:.2}"),
         (None, _) => String::new(),
     };
+    let working = match waiting {
+        Some(_) => "working or waiting for a CPU",
+        None => "working",
+    };
     format!(
-        " time of their teams ({threads})   working {}   waiting at the end {}   starting and ending {}{balance}",
+        " time of their teams ({threads})   {working} {}   waiting at the end {}   starting and ending {}{balance}",
         percent(teams.working),
         percent(teams.waiting),
         percent(teams.starting + teams.ending),

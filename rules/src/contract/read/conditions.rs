@@ -3,7 +3,7 @@
 use super::super::model::{Contract, LeastNumber, Machine, OperatingPoint};
 use super::super::points::StatedNumber;
 use super::{ContractReader, Section};
-use crate::diag::{Diagnostic, did_you_mean};
+use crate::diag::{Diagnostic, names_help};
 use crate::file::lower::mapping;
 use crate::file::yaml::{Tree, YamlNode};
 use crate::lang::text::Text;
@@ -58,7 +58,7 @@ impl ContractReader<'_, '_> {
                         .flat_map(|it| it.properties.keys().cloned())
                         .collect(),
                 ];
-                let near = did_you_mean(&name.raw, known.iter().flatten().map(String::as_str));
+                let near = names_help(&name.raw, known.iter().flatten().map(String::as_str));
                 let message =
                     format!("there is no stream, module, `module.stream` or property of machines {what}");
                 self.wrong

@@ -7,7 +7,7 @@ use super::super::model::{
     Computation, Contract, Module, ModuleKind, ModulePlace, Stream, SubContract, Workers,
 };
 use super::{ContractReader, entries};
-use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::diag::{Diagnostic, Span, names_help};
 use crate::file::lower::{Fields, formula, mapping, text};
 use crate::file::yaml::Tree;
 use crate::lang::ast::Node;
@@ -88,11 +88,10 @@ impl ContractReader<'_, '_> {
     fn word(&mut self, given: &Text, words: &'static [&'static str]) -> Option<&'static str> {
         let found = words.iter().find(|word| **word == given.raw).copied();
         if found.is_none() {
-            let near = did_you_mean(&given.raw, words.iter().copied());
-            let help = near.unwrap_or_else(|| format!("it is one of {}", words.join(", ")));
+            let known = names_help(&given.raw, words.iter().copied());
             let message = format!("there is no kind `{}`", given.raw);
             self.wrong
-                .push(Diagnostic::wrong("E0174", given.span, message).help(help));
+                .push(Diagnostic::wrong("E0174", given.span, message).help_if(known));
         }
         found
     }

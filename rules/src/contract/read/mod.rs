@@ -12,7 +12,7 @@ use super::exact::{Constant, Exact, constant, to_f64};
 use super::keys;
 use super::model::Contract;
 use super::system::System;
-use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::diag::{Diagnostic, Span, names_help};
 use crate::file::lower::{self, Fields, Wrong, check_name, formula, is_rule_name, text, wrong_shape};
 use crate::file::read;
 use crate::file::yaml::{Tree, YamlNode};
@@ -156,7 +156,7 @@ impl<'a> ContractReader<'a, '_> {
         let entries = section(self);
         let found = entries.iter().position(|(known, _)| known.raw == name.raw);
         if found.is_none() {
-            let near = did_you_mean(&name.raw, entries.iter().map(|(known, _)| known.raw.as_str()));
+            let near = names_help(&name.raw, entries.iter().map(|(known, _)| known.raw.as_str()));
             let message = format!("there is no {what} `{}`", name.raw);
             self.wrong
                 .push(Diagnostic::wrong("E0174", name.span, message).help_if(near));
