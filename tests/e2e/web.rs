@@ -366,10 +366,9 @@ fn a_repair_is_watched_in_a_browser_and_the_file_shows_the_same() -> Outcome {
     let is_kept = |change: &&Value| change["guard"]["verdict"] == "kept";
     let kept = each(&report["changes"]).rfind(is_kept);
     let kept = kept.ok_or("nothing was kept")?;
-    let gain: f64 = tile(&tiles(&watched.browser)?, "gain of the change")?
-        .trim_end_matches(" times")
-        .parse()
-        .context("a gain")?;
+    let gain = tile(&tiles(&watched.browser)?, "gain of the change");
+    let gain = gain.context(&kept["guard"])?;
+    let gain: f64 = gain.trim_end_matches(" times").parse().context("a gain")?;
     let ratio = number(&kept["guard"]["ratio"]);
     assert!(
         (gain / ratio - 1.0).abs() < 0.06,

@@ -169,12 +169,16 @@ fn tiles(snapshot: &Snapshot) -> Vec<Tile> {
 /// The gain that the guard measured for the newest kept change.
 fn gain(snapshot: &Snapshot) -> Option<Tile> {
     let guard = snapshot.kept_change()?.guard.as_ref()?;
-    let (least, most) = guard.interval?;
+    let note = match guard.interval {
+        Some((least, most)) => format!("{} to {} times with 98 % confidence", times(least), times(most)),
+        // The guard compared differences, as a window in which the objective is 0 has no ratio.
+        None => "of the means; in some windows the objective was 0, so the gain has no interval".to_owned(),
+    };
     Some(Tile {
         name: "gain of the change",
         value: format!("{} times", times(guard.ratio?)),
         before: None,
-        note: format!("{} to {} times with 98 % confidence", times(least), times(most)),
+        note,
     })
 }
 

@@ -253,6 +253,20 @@ fn a_change_that_was_kept_is_kept_until_the_session_ended_if_it_was_reverted() {
     }
 }
 
+/// The guard compares differences if some windows have an objective of 0: then the gain has no interval.
+#[test]
+fn the_gain_of_a_kept_change_is_shown_without_an_interval_too() {
+    let mut snapshot = session();
+    for change in &mut snapshot.changes {
+        change.guard.as_mut().unwrap().interval = None;
+    }
+    let tiles = page(&snapshot).tiles;
+    let gain = tiles.iter().find(|tile| tile.name == "gain of the change");
+    let gain = gain.unwrap();
+    assert_eq!(gain.value, "10 times");
+    assert!(gain.note.contains("has no interval"), "{}", gain.note);
+}
+
 fn compressed(text: &str) -> usize {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();
