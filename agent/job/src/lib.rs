@@ -17,7 +17,7 @@ mod root;
 // The processes of the job.
 pub use discover::{
     DiscoverError, Discovery, Job, Machines, Member, ProcessTable, TargetError, Variables, WatchedSite,
-    end_time_s, host, is_launcher, job_id, launcher_above, resolve as resolve_target, script_of,
+    end_time_s, host, is_launcher, job_id, launcher_above, name_of, resolve as resolve_target,
 };
 pub use hosts::{HOSTS_MAX, HostsError, NodeChoice};
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use job::os_metrics::{Sampler, available, usable};
-use job::{ProcessTable, launcher_above, script_of};
+use job::{ProcessTable, launcher_above, name_of};
 use profile::Counters;
 use profile::format::{percent, wrapped};
 use profile::matches_glob;
@@ -114,8 +114,8 @@ fn key(table: &ProcessTable, pid: i32) -> Option<ProgramKey> {
     let parent = launcher_above(table, pid).unwrap_or(entry.parent);
     Some(ProgramKey {
         parent,
-        // Two scripts of one interpreter are two programs.
-        name: script_of(pid).unwrap_or_else(|| entry.name.clone()),
+        // Two scripts of one interpreter are two programs. The kernel cuts names after 15 characters.
+        name: name_of(pid).unwrap_or_else(|| entry.name.clone()),
     })
 }
 

@@ -60,8 +60,15 @@ fn is_link(process: &Process, word: &str) -> bool {
     file.is_some() && candidates.into_iter().any(|path| id(path) == file)
 }
 
+/// The name of a process for its user: its script, or that of its program; `None` if its file may not be read.
+pub fn name_of(pid: i32) -> Option<String> {
+    let process = Process::open(pid).ok()?;
+    let script = script(&of_file(&process.executable), &process.arguments);
+    Some(script.unwrap_or_else(|| of_process(&process)))
+}
+
 /// File name of the script that this process runs, if it is an interpreter; else the module after `-m`, or `None`.
-pub fn script_of(pid: i32) -> Option<String> {
+pub(crate) fn script_of(pid: i32) -> Option<String> {
     let process = Process::open(pid).ok()?;
     script(&of_file(&process.executable), &process.arguments)
 }
@@ -127,24 +134,25 @@ mod tests {
     #[test]
     fn a_program_has_the_name_of_the_link_under_which_it_was_started() {
         let folder = tempfile::tempdir().unwrap();
-        let cat = folder.path().join("cat-by-file");
+        let cat = folder.path().join("cat-by-its-long-file");
         let link = folder.path().join("reader");
         fs::copy("/bin/cat", &cat).unwrap();
         symlink(&cat, &link).unwrap();
         // The program, its first argument, and the name that is shown.
         for (program, word, name) in [
-            (&cat, "cat-by-file", "cat-by-file"),
+            (&cat, "cat-by-its-long-file", "cat-by-its-long-file"),
             (&link, link.to_str().unwrap(), "reader"),
             // Programs overwrite their arguments.
             (&link, "reader: *:6379", "reader"),
             // A shorter name is that of the file without its version.
-            (&cat, "cat", "cat-by-file"),
-            (&cat, "another", "cat-by-file"),
+            (&cat, "cat", "cat-by-its-long-file"),
+            (&cat, "another", "cat-by-its-long-file"),
         ] {
             let mut running = LineProgram::start(Command::new(program).arg0(word)).unwrap();
             running.say("a line").unwrap();
             let found = of_process(&Process::open(running.pid() as i32).unwrap());
             assert_eq!(found, name, "{word}");
+            assert_eq!(name_of(running.pid() as i32).as_deref(), Some(name), "{word}");
         }
     }
 }
