@@ -175,9 +175,9 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     let advice = match crowded {
         Some(cpus) => {
             let repair = match (cpus.is_quota, is_single(snapshot)) {
-                (true, true) => "raise the CPU quota of its control group",
-                (true, false) => "raise the CPU quota of its control group, or start fewer ranks or threads",
-                (false, _) => "start fewer ranks or threads",
+                (true, true) => "raise the CPU quota of its control group".to_owned(),
+                (true, false) => format!("raise the CPU quota of its control group, or {}", fewer(snapshot)),
+                (false, _) => fewer(snapshot).to_owned(),
             };
             let allowed = cpus.allowed;
             match !cpus.is_quota && cpu < GOT_BY_ITSELF * allowed {
@@ -197,6 +197,14 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
             percent(share)
         )
     })
+}
+
+/// Ranks and OpenMP's threads wait for each other; threads with work of their own lose little by taking turns.
+fn fewer(snapshot: &Snapshot) -> &'static str {
+    match snapshot.job.mpi.is_some() || snapshot.regions().is_some() {
+        true => "start fewer ranks or threads",
+        false => "start fewer processes or threads if they wait for each other",
+    }
 }
 
 /// Whether it is one process of one thread, of which nothing can be left out.
@@ -391,6 +399,11 @@ mod tests {
             });
             let line = waits_for_others(&snapshot, false).unwrap_or_default();
             assert!(line.ends_with(end), "{line}");
+            // Without MPI and OpenMP, threads may have work of their own.
+            snapshot.job.mpi = None;
+            let line = waits_for_others(&snapshot, false).unwrap_or_default();
+            let end = end.replace("ranks or threads", "processes or threads if they wait for each other");
+            assert!(line.ends_with(&end), "{line}");
         }
     }
 
