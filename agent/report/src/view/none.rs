@@ -402,7 +402,10 @@ mod tests {
             // Without MPI and OpenMP, threads may have work of their own.
             snapshot.job.mpi = None;
             let line = waits_for_others(&snapshot, false).unwrap_or_default();
-            let end = end.replace("ranks or threads", "processes or threads if they wait for each other");
+            let end = end.replace(
+                "ranks or threads",
+                "processes or threads if they wait for each other",
+            );
             assert!(line.ends_with(&end), "{line}");
         }
     }
