@@ -16,7 +16,7 @@ macro_rules! of {
 /// Name and text of every shipped rule.
 const LIBRARY: &[(&str, &str)] = of! {
     "runtime": "openmpi-busy-wait" "blas-threads" "mkl-threads" "openmp-team-size"
-        "openmp-stated-team-size" "pytorch-threads" "xgboost-threads" "ggml-threads" "memory-given-back"
+        "openmp-stated-team-size" "pytorch-threads" "xgboost-threads" "ggml-threads" "onnx-threads" "memory-given-back"
         "memory-kept" "shared-core" "mpich-busy-wait" "openmpi-crowded" "blas-crowded" "openmp-crowded" "load-imbalance"
         "waiting-for-messages" "waiting-in-collectives" "small-messages" "gpu-host-bound" "lost-threads";
 };

@@ -266,6 +266,22 @@ fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew() -> O
     crowd.finish().map(|_| ())
 }
 
+#[test]
+fn processes_of_onnx_runtime_with_too_many_threads_get_advice_and_those_started_right_none() -> Outcome {
+    let _machine = require!(machine: Root, OnnxRuntime);
+    for (threads, is_advised) in [(2, true), (1, false)] {
+        let crowd = repairs::infer(2, threads)?;
+        crowd.pace(0.1)?;
+        let mut agent = crowd.attach(&["--duration", JUDGED])?;
+        let code = agent.wait(SOON)?;
+        let text = agent.lines.text();
+        let is_found = text.contains("finding  onnx-threads") && text.contains("intra_op_num_threads=1 ");
+        assert!(code == 0 && is_found == is_advised, "{threads} threads: {text}");
+        crowd.finish()?;
+    }
+    Ok(())
+}
+
 /// There must be one change, which is reverted when there are enough CPUs again.
 fn follows(name: &str) -> Outcome {
     let found = RESIZED.iter().find(|resized| resized.name.contains(name));

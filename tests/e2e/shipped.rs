@@ -14,13 +14,14 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for_report;
 
 /// Rules with another test, and the source file of that test.
-const ELSEWHERE: [(&str, &str); 26] = [
+const ELSEWHERE: [(&str, &str); 27] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("balanced-workers", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
     ("optimal-workers", "e2e/models.rs"),
     ("gpu-host-bound", "e2e/gpu.rs"),
+    ("onnx-threads", "e2e/runtime.rs"),
     ("lost-threads", "e2e/scaling.rs"),
     ("threads", "e2e/detected.rs"),
     ("scaling", "e2e/shapes.rs"),

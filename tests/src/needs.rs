@@ -51,6 +51,7 @@ needs! {
     MpiWheels: "MPICH 5 and Open MPI 5 (cargo xtask setup)" => [crate::wheels::MPICH, crate::wheels::OPEN_MPI].iter().all(|mpi| mpi.file().is_some()) && finds("cc");
     PythonWheels: "NumPy, LightGBM and XGBoost (cargo xtask setup)" => crate::wheels::PYTHON.file().is_some();
     LlamaCpp: "llama.cpp (cargo xtask setup)" => crate::wheels::LLAMA_CPP.file().is_some();
+    OnnxRuntime: "ONNX Runtime (cargo xtask setup)" => crate::wheels::ONNX_RUNTIME.file().is_some();
     Mpi4py: "mpi4py (package python3-mpi4py)" => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists();
     R: "R (package r-base-core)" => finds("Rscript");
     Cc: "a C compiler (package gcc)" => finds("cc");

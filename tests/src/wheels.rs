@@ -42,6 +42,19 @@ pub const LLAMA_CPP: Wheel = Wheel {
         "numpy==2.4.6",
     ],
 };
+/// ONNX Runtime, which has its own pool of threads.
+pub const ONNX_RUNTIME: Wheel = Wheel {
+    what: "ONNX Runtime (wheels of 35 MB)",
+    folder: "onnx-wheels",
+    file: "bin/python",
+    packages: &[
+        "onnxruntime==1.32.0",
+        "flatbuffers==25.12.19",
+        "protobuf==7.36.2",
+        "packaging==26.4",
+        "numpy==2.4.6",
+    ],
+};
 /// With Intel's OpenMP. The wheel's other dependencies are for GPUs and other threading layers.
 pub const MKL: Wheel = Wheel {
     what: "MKL (wheels of 225 MB)",

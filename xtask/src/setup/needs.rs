@@ -158,6 +158,7 @@ const NEEDS: &[Need] = needs! {
     Wheel(wheels::MKL) [Test] "the other BLAS with threads of its own, that of conda";
     Wheel(wheels::PYTHON) [Test] "Python programs whose BLAS and OpenMP threads are tuned";
     Wheel(wheels::LLAMA_CPP) [Test] "a program that spins at barriers of its own making";
+    Wheel(wheels::ONNX_RUNTIME) [Test] "a program that spins in a pool of threads";
     Wheel(wheels::MPICH) [Test] "an MPI of today: Debian's is of 2022";
     Wheel(wheels::OPEN_MPI) [Test] "the other MPI of today";
     Wheel(wheels::AXE) [Test] "looks for faults of accessibility in the page";
