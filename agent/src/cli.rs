@@ -60,6 +60,16 @@ impl Cli {
     }
 }
 
+/// The words of a command line; `help COMMAND` stands for `COMMAND --help`.
+pub fn with_help_flag(typed: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = typed.into_iter().collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
+}
+
 /// Whose programs a command may act on.
 #[derive(Debug, Args)]
 pub struct UserArgs {
@@ -326,6 +336,21 @@ mod tests {
             }
         }
         assert!(tried > 20, "{tried} command lines were found");
+    }
+
+    #[test]
+    fn help_is_a_command_too() {
+        let answer = |line: &str| {
+            let typed = with_help_flag(words(line).into_iter().map(OsString::from));
+            Cli::try_parse_from(typed).unwrap_err().to_string()
+        };
+        for (typed, same) in [
+            ("tuneagent help", "tuneagent --help"),
+            ("tuneagent help rule check", "tuneagent rule check --help"),
+        ] {
+            assert_eq!(answer(typed), answer(same));
+        }
+        assert!(answer("tuneagent help nothing").contains("unrecognized subcommand 'nothing'"));
     }
 
     #[test]

@@ -9,7 +9,11 @@ use tracing_subscriber::{
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
-use tuneagent::{cli::Cli, commands, exit::Failure};
+use tuneagent::{
+    cli::{self, Cli},
+    commands,
+    exit::Failure,
+};
 
 /// Exits with clap's message. If the first word is a number, it probably is a process id, so suggests
 /// `attach`. No value starts with `--`, so clap's tip to pass an unknown flag as a value is left out.
@@ -39,7 +43,9 @@ fn main() -> ExitCode {
         .with(filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)))
         .with(lines)
         .init();
-    let outcome = commands::run(Cli::try_parse().unwrap_or_else(|error| mistyped(error)));
+    let outcome = commands::run(
+        Cli::try_parse_from(cli::with_help_flag(std::env::args_os())).unwrap_or_else(|error| mistyped(error)),
+    );
     let unwritten = console::failure()
         .filter(|_| outcome.is_ok())
         .map(|error| Failure::failed("standard output could not be written").caused_by(&error));
