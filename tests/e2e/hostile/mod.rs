@@ -113,6 +113,15 @@ fn session(batch: &Batch, what: &str, words: &[&str], line: Option<&str>) -> Out
     agent.signal(Signal::INT).or(armed)?;
     let code = agent.wait(SOON)?;
     // 1: a change was reverted or could not be made.
+    let text = agent.lines.text();
+    println!(
+        "{what}, exit code {code}: {}",
+        if code == 0 {
+            text.lines().last().unwrap_or_default()
+        } else {
+            &text
+        }
+    );
     if code != 0 && (line.is_none() || code != 1) {
         batch.fails(format!("the session ended with {code}: {}", agent.lines.text()));
     }
