@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::address::{Address, LinkAddress};
 use crate::arena::{Arena, PAGE};
-use crate::maps::{Backing, Mapping};
+use crate::maps::{Backing, Mapping, Permissions};
 use crate::memory::{self, Memory, MemoryError};
 use crate::module::{Images, Module};
 use crate::process::{Pid, Process, ProcessError};
@@ -132,12 +132,32 @@ impl ProcessMemory {
         length: usize,
         what: &str,
     ) -> Result<Place, PlaceError> {
+        self.code_mapped(|may| may.execute && !may.write, (module, link, length), what)
+    }
+
+    /// Code of a module that we have changed: it is restored also if the program has made it writable since.
+    pub(crate) fn changed_code(
+        &self,
+        module: &Module,
+        link: LinkAddress,
+        length: usize,
+        what: &str,
+    ) -> Result<Place, PlaceError> {
+        self.code_mapped(|_| true, (module, link, length), what)
+    }
+
+    fn code_mapped(
+        &self,
+        is_mapped: impl Fn(Permissions) -> bool,
+        (module, link, length): (&Module, LinkAddress, usize),
+        what: &str,
+    ) -> Result<Place, PlaceError> {
         let address = module.address(link);
         let segment = module.image.segment_at(link, length as u64);
         let in_file = segment.is_some_and(|segment| segment.executable && !segment.writable);
         let in_memory = |map: &Mapping| {
             let may = map.permissions;
-            may.execute && !may.write && !may.shared && map.shows(module.device, module.inode)
+            is_mapped(may) && !may.shared && map.shows(module.device, module.inode)
         };
         let why = match self.mapping(address, length as u64) {
             _ if !in_file => Some("the file has no read-only code there"),

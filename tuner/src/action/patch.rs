@@ -433,7 +433,7 @@ fn place(
     };
     let module = module.ok_or(gone)?;
     Ok(match site.is_code {
-        true => memory.code(module, site.link_address, site.new.0.len(), what)?,
+        true => memory.changed_code(module, site.link_address, site.new.0.len(), what)?,
         false => memory.table(module, site.link_address, what)?,
     })
 }

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,6 +72,8 @@ KEEP const char *back_pointer(const char *text) { return strchr(text, 'x') ? &te
 KEEP double many(int a, double b, long c, float d, const char *e, double f, unsigned g, short h, double i)
 { return a + b * 10 + c * 100 + d * 1000 + strlen(e) * 10000 + f * 1e5 + g * 1e6 + h * 1e7 + i * 1e8; }
 KEEP void nothing(void) { HERE; }
+/* Sets the protection of the page in which `sort_a` begins. */
+KEEP int protect(int protection) { return mprotect((void *)((long)sort_a & ~4095L), 4096, protection); }
 KEEP long slow(int ms) { struct timespec t = {ms / 1000, ms % 1000 * 1000000L}; while (nanosleep(&t, &t)) ; return ms; }
 KEEP long allocate(long n) { char *p = malloc(n); if (!p) return -1; memset(p, 1, n); free(p); return n; }
 KEEP void leave(int code) { _exit(code); }

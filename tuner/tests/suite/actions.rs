@@ -3,12 +3,13 @@
 
 use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
 use tuneagent_e2e::needs::is_long;
-use tuner::ActionOutcome;
 use tuner::journal::{Mechanism, Reason, Status};
+use tuner::{ActionOutcome, Writer};
 
 use crate::programs::{fails, fails_with};
 use crate::underload::{
-    Load, QUIET, argument, call, insert, patch, remove, replace, result, take_back, try_call, try_patch,
+    Load, QUIET, argument, call, called, insert, patch, remove, replace, result, take_back, try_call,
+    try_patch,
 };
 
 #[test]
@@ -65,6 +66,28 @@ fn functions_are_replaced_by_a_jump_and_come_back() {
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
     take_back(&mut writer, 1);
     load.is_as_at_first();
+    load.ends_well();
+}
+
+/// As a program that patches itself does.
+#[test]
+fn code_that_the_program_makes_writable_is_not_changed_but_restored() {
+    let mut load = or_skip!(Load::start());
+    let mut writer = load.writer();
+    let protect = |writer: &mut Writer, protection: &str| {
+        assert_eq!(called(writer, &format!("protect({protection})")), "0");
+    };
+    let request = replace("sort_a", "sort_b");
+    protect(&mut writer, "7");
+    fails(
+        try_patch(&mut writer, &request),
+        "not mapped as code of that file",
+    );
+    protect(&mut writer, "5");
+    let change = patch(&mut writer, &request).change;
+    protect(&mut writer, "7");
+    take_back(&mut writer, change);
+    assert_eq!(load.runs(), QUIET);
     load.ends_well();
 }
 
