@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use tuneagent_e2e::crowd::leave;
+use tuneagent_e2e::crowd::{Crowd, leave};
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::needs::{is_long, lacks, machine};
 use tuneagent_e2e::repairs::{self, HEALTHY, Healthy, Start};
 use tuneagent_e2e::resized::{CPUS, RESIZED};
-use tuneagent_e2e::{Outcome, require};
+use tuneagent_e2e::{Outcome, programs, require, wheels};
 
 use crate::expected::SOON;
 
@@ -266,17 +266,34 @@ fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew() -> O
     crowd.finish().map(|_| ())
 }
 
+/// Starts processes that infer by ONNX Runtime.
+fn infer(number: usize, threads: u32) -> Outcome<Crowd> {
+    let (script, threads) = (programs::source("infer.py"), threads.to_string());
+    let python = wheels::ONNX_RUNTIME
+        .file()
+        .ok_or("ONNX Runtime is not there: cargo xtask setup")?;
+    let words = [&script.to_string_lossy(), "DIRECTORY", &threads];
+    Crowd::start(number, &[], &python, &words)
+}
+
 #[test]
 fn processes_of_onnx_runtime_with_too_many_threads_get_advice_and_those_started_right_none() -> Outcome {
     let _machine = require!(machine: Root, OnnxRuntime);
     for (threads, is_advised) in [(2, true), (1, false)] {
-        let crowd = repairs::infer(2, threads)?;
+        let crowd = infer(2, threads)?;
         crowd.pace(0.1)?;
         let mut agent = crowd.attach(&["--duration", JUDGED])?;
         let code = agent.wait(SOON)?;
         let text = agent.lines.text();
-        let is_found = text.contains("finding  onnx-threads") && text.contains("intra_op_num_threads=1 ");
-        assert!(code == 0 && is_found == is_advised, "{threads} threads: {text}");
+        assert!(
+            code == 0 && text.contains("onnx-threads") == is_advised,
+            "{threads} threads: {text}"
+        );
+        assert_eq!(
+            text.contains("next   intra_op_num_threads=1 "),
+            is_advised,
+            "{text}"
+        );
         crowd.finish()?;
     }
     Ok(())

@@ -3,7 +3,7 @@
     infer.py DIRECTORY THREADS
 
 Prints {"event":"ready",...}, then twenty times per second {"event":"pace","seconds":...,"count":...,"sum":...}. The
-sum is that of one result and constant. Ends when DIRECTORY/end exists."""
+sum is constant: that of one result, times 1000. Ends when DIRECTORY/end exists."""
 import os
 import sys
 import time
@@ -65,7 +65,7 @@ while True:
     if now - printed < 0.05:
         continue
     printed = now
-    line = '{"event":"pace","seconds":%.3f,"count":%d,"sum":%.3f}'
-    print(line % (now - began, count, float(result.sum())), flush=True)
+    line = '{"event":"pace","seconds":%.3f,"count":%d,"sum":%d}'
+    print(line % (now - began, count, abs(int(1000 * result.sum()))), flush=True)
     if os.path.exists(end):
         break

@@ -585,16 +585,6 @@ pub fn tokens(number: usize, threads: u32) -> Outcome<Crowd> {
     Crowd::start(number, &[], &python, &words)
 }
 
-/// Starts processes that infer by ONNX Runtime.
-pub fn infer(number: usize, threads: u32) -> Outcome<Crowd> {
-    let (script, threads) = (programs::source("infer.py"), threads.to_string());
-    let python = wheels::ONNX_RUNTIME
-        .file()
-        .ok_or("ONNX Runtime is not there: cargo xtask setup")?;
-    let words = [&script.to_string_lossy(), "DIRECTORY", &threads];
-    Crowd::start(number, &[], &python, &words)
-}
-
 fn churn(start: Start) -> Outcome<Crowd> {
     let words = ["DIRECTORY", "3", "64"];
     Crowd::start(1, &with(start, KEEPS), &programs::c("churn")?, &words)
