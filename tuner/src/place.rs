@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::address::{Address, LinkAddress};
 use crate::arena::{Arena, PAGE};
-use crate::maps::{Backing, Mapping, Permissions};
+use crate::maps::{Backing, Mapping};
 use crate::memory::{self, Memory, MemoryError};
 use crate::module::{Images, Module};
 use crate::process::{Pid, Process, ProcessError};
@@ -62,6 +62,14 @@ pub(crate) struct Place {
     address: Address,
     length: usize,
     is_code: bool,
+}
+
+/// Whether code is that of its file, or has bytes of ours. Those are replaced also if the program has made the code
+/// writable since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CodeState {
+    Original,
+    Changed,
 }
 
 impl ProcessMemory {
@@ -123,33 +131,14 @@ impl ProcessMemory {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Code of a module: in an executable, read-only segment of its file, mapped accordingly, within one
-    /// page.
+    /// Code of a module: in an executable, read-only segment of its file, within one page. It is mapped accordingly,
+    /// unless it is ours to restore.
     pub(crate) fn code(
         &self,
+        state: CodeState,
         module: &Module,
         link: LinkAddress,
         length: usize,
-        what: &str,
-    ) -> Result<Place, PlaceError> {
-        self.code_mapped(|may| may.execute && !may.write, (module, link, length), what)
-    }
-
-    /// Code of a module that we have changed: it is restored also if the program has made it writable since.
-    pub(crate) fn changed_code(
-        &self,
-        module: &Module,
-        link: LinkAddress,
-        length: usize,
-        what: &str,
-    ) -> Result<Place, PlaceError> {
-        self.code_mapped(|_| true, (module, link, length), what)
-    }
-
-    fn code_mapped(
-        &self,
-        is_mapped: impl Fn(Permissions) -> bool,
-        (module, link, length): (&Module, LinkAddress, usize),
         what: &str,
     ) -> Result<Place, PlaceError> {
         let address = module.address(link);
@@ -157,7 +146,8 @@ impl ProcessMemory {
         let in_file = segment.is_some_and(|segment| segment.executable && !segment.writable);
         let in_memory = |map: &Mapping| {
             let may = map.permissions;
-            is_mapped(may) && !may.shared && map.shows(module.device, module.inode)
+            let is_mapped = state == CodeState::Changed || may.execute && !may.write;
+            is_mapped && !may.shared && map.shows(module.device, module.inode)
         };
         let why = match self.mapping(address, length as u64) {
             _ if !in_file => Some("the file has no read-only code there"),

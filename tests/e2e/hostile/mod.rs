@@ -112,18 +112,16 @@ fn session(batch: &Batch, what: &str, words: &[&str], line: Option<&str>) -> Out
     batch.makes_rounds(MORE_ROUNDS)?;
     agent.signal(Signal::INT).or(armed)?;
     let code = agent.wait(SOON)?;
-    // 1: a change was reverted or could not be made.
     let text = agent.lines.text();
-    println!(
-        "{what}, exit code {code}: {}",
-        if code == 0 {
-            text.lines().last().unwrap_or_default()
-        } else {
-            &text
-        }
-    );
+    let said = if code == 0 {
+        text.lines().last()
+    } else {
+        Some(&*text)
+    };
+    println!("{what}, exit code {code}: {}", said.unwrap_or_default());
+    // 1: a change was reverted or could not be made.
     if code != 0 && (line.is_none() || code != 1) {
-        batch.fails(format!("the session ended with {code}: {}", agent.lines.text()));
+        batch.fails(format!("the session ended with {code}: {text}"));
     }
     batch.look(what);
     Ok(())

@@ -15,7 +15,7 @@ use crate::error::ActionError;
 use crate::function::FunctionError;
 use crate::journal::{ActionRecord, HexBytes, JournalChange, PatchedBytes, Status};
 use crate::module::{Module, ModuleError};
-use crate::place::ProcessMemory;
+use crate::place::{CodeState, ProcessMemory};
 use crate::site::EntrySites;
 use crate::space::AddressSpace;
 use crate::symbol::{Binding, Function};
@@ -136,7 +136,7 @@ impl FoundFunction {
             });
         }
         let link = crate::address::LinkAddress(self.function.address.0 + behind);
-        let place = memory.code(&self.module, link, new.len(), &self.name)?;
+        let place = memory.code(CodeState::Original, &self.module, link, new.len(), &self.name)?;
         debug_assert_eq!(place.address(), address);
         Ok(PatchedBytes {
             module: self.module.path.clone(),

@@ -17,7 +17,7 @@ use crate::error::ActionError;
 use crate::journal::{
     ActionRecord, JournalChange, Mechanism, Outcome, Patch, PatchedBytes, RevertOutcome, Status, WriteHold,
 };
-use crate::place::{Place, ProcessMemory};
+use crate::place::{CodeState, Place, ProcessMemory};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
 use crate::remote::{self, HeldResult, RemoteSetup, STOP_WAIT, Task, ThreadSearch, Worker};
@@ -433,7 +433,10 @@ fn place(
     };
     let module = module.ok_or(gone)?;
     Ok(match site.is_code {
-        true => memory.changed_code(module, site.link_address, site.new.0.len(), what)?,
+        true => {
+            let length = site.new.0.len();
+            memory.code(CodeState::Changed, module, site.link_address, length, what)?
+        }
         false => memory.table(module, site.link_address, what)?,
     })
 }
