@@ -24,12 +24,7 @@ pub fn page(snapshot: &Snapshot) -> PageModel {
         access: access(snapshot),
         summary: trimmed(view::overview(snapshot)),
         tiles: tiles(snapshot),
-        findings: snapshot
-            .findings
-            .iter()
-            .chain(&snapshot.past_findings)
-            .map(|view| finding(view, snapshot.advice(view)))
-            .collect(),
+        findings: findings(snapshot),
         without_findings: match snapshot.findings.is_empty() && snapshot.past_findings.is_empty() {
             true => trimmed(view::without_findings(snapshot)),
             false => Vec::new(),
@@ -55,7 +50,13 @@ fn trimmed(lines: Vec<String>) -> Vec<String> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-fn finding(view: &FindingView, advice: Option<&str>) -> FindingBlock {
+fn findings(snapshot: &Snapshot) -> Vec<FindingBlock> {
+    let all: Vec<_> = snapshot.findings.iter().chain(&snapshot.past_findings).collect();
+    let of = |(index, view): (usize, &&FindingView)| finding(view, &all[..index], snapshot.advice(view));
+    all.iter().enumerate().map(of).collect()
+}
+
+fn finding(view: &FindingView, above: &[&FindingView], advice: Option<&str>) -> FindingBlock {
     let numbers = time(view.numbers_at);
     let state = match (view.repaired, &view.now, view.gone_at) {
         (true, None, _) => format!("repaired; numbers at {numbers}"),
@@ -66,7 +67,7 @@ fn finding(view: &FindingView, advice: Option<&str>) -> FindingBlock {
     FindingBlock {
         rule: view.rule.clone(),
         state,
-        text: view.text.lines().map(str::to_owned).collect(),
+        text: view::finding_text(view, above),
         now: advice.map(str::to_owned),
         next_start: view.next_start.clone(),
         is_repaired: view.repaired,

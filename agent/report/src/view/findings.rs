@@ -44,12 +44,13 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
         return none::lines(snapshot, shown);
     }
     let mut lines = vec![format!(" {}", plural(all, "finding"))];
+    let in_order: Vec<_> = snapshot.findings.iter().chain(past).collect();
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         let finding = &FindingView {
             now: snapshot.advice(finding).map(str::to_owned),
             ..finding.clone()
         };
-        lines.extend(block(index + 1, finding));
+        lines.extend(block(index + 1, finding, &in_order[..index]));
         // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         // A finding is closed after several windows in which its condition fails; one of them is no news, and neither is
@@ -67,8 +68,8 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
         lines.extend(left_out.map(|text| format!("    {text}")));
     }
     let room = FINDINGS_SHOWN.saturating_sub(snapshot.findings.len());
-    for (finding, number) in past.iter().take(room).zip(snapshot.findings.len() + 1..) {
-        lines.extend(block(number, finding));
+    for (finding, index) in past.iter().take(room).zip(snapshot.findings.len()..) {
+        lines.extend(block(index + 1, finding, &in_order[..index]));
     }
     let rest = all.saturating_sub(FINDINGS_SHOWN);
     if rest > 0 {
@@ -110,8 +111,9 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
         " {} (details: tab Rules)",
         plural(snapshot.findings.len(), "finding")
     )];
+    let in_order: Vec<_> = snapshot.findings.iter().collect();
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
-        let first = block(index + 1, finding).swap_remove(0);
+        let first = block(index + 1, finding, &in_order[..index]).swap_remove(0);
         lines.push(first.trim_end_matches(':').to_owned());
         let mut advice = snapshot.advice(finding).unwrap_or_default().lines();
         lines.extend(advice.next().map(|command| format!("    now    {command}")));
@@ -156,9 +158,12 @@ pub(super) fn state_line(rule: &RuleView) -> String {
     format!("    {:<24} {}{left_out}", rule.name, rule.state)
 }
 
-pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
+/// The lines of a finding. What the findings shown above it say, too, is not repeated, because
+/// several rules may find one cause.
+pub(super) fn block(number: usize, finding: &FindingView, above: &[&FindingView]) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut text = finding.text.lines();
+    let text = text(finding, above);
+    let mut text = text.iter();
     let numbers = time(finding.numbers_at);
     let when = match (finding.repaired, &finding.now, finding.gone_at) {
         (true, None, _) => format!(" (repaired; numbers at {numbers})"),
@@ -171,7 +176,7 @@ pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     lines.push(format!(
         " {number}  {}{when}   {}",
         finding.rule,
-        text.next().unwrap_or_default()
+        text.next().map_or("", String::as_str)
     ));
     lines.extend(text.map(|line| format!("    {line}")));
     for (word, advice) in [("now", &finding.now), ("next", &finding.next_start)] {
@@ -180,6 +185,44 @@ pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What a finding says in addition to those that are shown above it.
+pub fn text(finding: &FindingView, above: &[&FindingView]) -> Vec<String> {
+    let same = above
+        .iter()
+        .map(|other| (other, repeated(&finding.text, &other.text)));
+    let lines = finding.text.lines().map(str::to_owned);
+    match { same }.find(|(_, repeated)| *repeated > 0) {
+        Some((other, repeated)) => {
+            let reference = format!("The same as {}.", other.rule);
+            std::iter::once(reference).chain(lines.skip(repeated)).collect()
+        }
+        None => lines.collect(),
+    }
+}
+
+/// The leading lines of a text that say the same as those of another, up to the end of a sentence.
+fn repeated(text: &str, other: &str) -> usize {
+    let same = text.lines().zip(other.lines());
+    let same = same.take_while(|(line, other)| says_the_same(line, other));
+    let ends = |(number, (line, _)): (usize, (&str, &str))| line.ends_with('.').then_some(number);
+    (1..).zip(same).filter_map(ends).last().unwrap_or(0)
+}
+
+/// Whether two lines differ in nothing but numbers, and these by a fifth at most: rules measure in windows of their own.
+fn says_the_same(line: &str, other: &str) -> bool {
+    let number = |word: &str| {
+        word.trim_matches(|c: char| !c.is_ascii_digit())
+            .parse::<f64>()
+            .ok()
+    };
+    let words_agree = |(word, other): (&str, &str)| {
+        let numbers = number(word).zip(number(other));
+        word == other || numbers.is_some_and(|(one, two)| (one - two).abs() <= 0.2 * one.max(two))
+    };
+    let (words, others) = (line.split_whitespace(), other.split_whitespace());
+    words.clone().count() == others.clone().count() && words.zip(others).all(words_agree)
 }
 
 #[cfg(test)]
@@ -210,6 +253,44 @@ mod tests {
         );
         snapshot.processes[0].ended = true;
         assert!(!has(&snapshot, "attach 8120") && has(&snapshot, "OMP_NUM_THREADS=1"));
+    }
+
+    #[test]
+    fn what_an_earlier_finding_says_of_the_same_cause_is_not_repeated() {
+        let text = |wanted: f64, waiting: u32, processes: u32| {
+            format!(
+                "The threads want {wanted} CPUs, but other programs leave only 2 (processes: {processes}):\n\
+                 they wait for a CPU {waiting} % of the time that they want to run."
+            )
+        };
+        let stated = format!("{}\nThe program states the size of its teams.", text(3.8, 45, 1));
+        let mut snapshot = snapshot(1);
+        snapshot.rules = vec![rule("openmp-team-size", Standing::Quiet, "advising")];
+        snapshot.findings = vec![
+            finding("openmp-team-size", &text(3.9, 47, 1)),
+            finding("blas-threads", &text(4.0, 49, 1)),
+            finding("openmp-stated-team-size", &stated),
+            // Other processes are another cause.
+            finding("mkl-threads", &text(3.9, 47, 2)),
+        ];
+        insta::assert_snapshot!(now(&snapshot).join("\n"), @"
+        4 findings
+        1  openmp-team-size (since 0 s; numbers at 0 s)   The threads want 3.9 CPUs, but other programs leave only 2 (processes: 1):
+           they wait for a CPU 47 % of the time that they want to run.
+        2  blas-threads (since 0 s; numbers at 0 s)   The same as openmp-team-size.
+        3  openmp-stated-team-size (since 0 s; numbers at 0 s)   The same as openmp-team-size.
+           The program states the size of its teams.
+        4  mkl-threads (since 0 s; numbers at 0 s)   The threads want 3.9 CPUs, but other programs leave only 2 (processes: 2):
+           they wait for a CPU 47 % of the time that they want to run.
+        ");
+        snapshot.past_findings = snapshot.findings.split_off(1);
+        assert_eq!(
+            at_end(&snapshot, false)
+                .concat()
+                .matches("The same as openmp-team-size.")
+                .count(),
+            2
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod step;
 mod terminal;
 
 pub use efficiency::{efficiencies, efficiency};
-pub use findings::without as without_findings;
+pub use findings::{text as finding_text, without as without_findings};
 pub use live::{Diagnostics, Input, Keys, UserRequest, give_back_terminal};
 pub use parts::{Accuracy, mpi_mark};
 pub use screen::{closing, header, losses, overview, summary};
