@@ -1,7 +1,8 @@
 //! Why a condition is true, false or none: its comparisons with the values of both sides.
 
+use syntax::ast::Comparison;
+
 use crate::eval::Context;
-use crate::lang::ast::Comparison;
 use crate::rule::CheckedRule;
 use crate::term::{Term, Typed};
 use crate::types::Type;

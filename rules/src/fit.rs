@@ -8,8 +8,8 @@ mod request;
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Action, Keyword, ValueType};
+use syntax::diag::{Diagnostic, Span, did_you_mean};
 
-use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::eval::constant_mismatch;
 use crate::facts::ProcessFacts;
 use crate::file::RuleFile;

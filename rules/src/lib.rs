@@ -17,8 +17,8 @@
 //! anything is attached; [`explain()`] has a page for every error. The crate `recording` stores what an engine
 //! observed, so that rules can be replayed on it.
 //!
-//! `LANGUAGE.md` in this folder describes the language. Where to read: `lang` (formulas: text to tree),
-//! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows,
+//! `LANGUAGE.md` in this folder describes the language. Where to read: the crate `syntax` (YAML, and formulas as trees),
+//! `file` (its tree to a [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows,
 //! findings, trials).
 //!
 //! ```
@@ -78,9 +78,7 @@ pub mod aggregate;
 mod change;
 mod check;
 mod codes;
-pub mod contract;
 mod cpu_shares;
-mod diag;
 mod engine;
 mod eval;
 mod explain;
@@ -93,7 +91,6 @@ mod graph;
 mod guard;
 mod hit;
 mod ids;
-mod lang;
 mod library;
 mod measure;
 mod page;
@@ -102,20 +99,17 @@ pub mod period;
 mod plan;
 pub mod policy;
 pub mod pseudo_random;
-pub mod quantity;
 mod read;
 mod requirements;
 mod rule;
 mod target;
 mod term;
 mod types;
-mod unit;
 mod value;
 mod window;
 
 pub use ::plan::Mode;
 pub use codes::{Page, explain};
-pub use diag::{Diagnostic, Severity, Span, did_you_mean, has_errors, line_column, nearest, render};
 pub use engine::{
     ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState,
     IterationTeams, LeftOut, LoopIteration, LoopNumber, MESSAGE_MAX, MessageError, Node, Observation, Output,
@@ -138,8 +132,10 @@ pub use plan::{
 };
 pub use read::{Base, Known, Layout, PlannedCapture, Source, Step};
 pub use rule::CheckedRule;
+pub use syntax::diag::{Diagnostic, Severity, Span, did_you_mean, has_errors, line_column, nearest, render};
+pub use syntax::quantity;
 
 pub use partial_sum::{Group, Grouping, PartialSum, PlannedSum, SummedValue, Sums};
+pub use syntax::unit::Dimension;
 pub use target::{FunctionSet, Site, Target};
-pub use unit::Dimension;
 pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyUnknown};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::diag::Diagnostic;
+use syntax::diag::Diagnostic;
+
 use crate::file::RuleFile;
 use crate::rule::CheckedRule;
 
@@ -91,8 +92,8 @@ impl CheckedRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diag::render;
     use crate::rule::CheckedRule;
+    use syntax::diag::render;
 
     #[test]
     fn every_shipped_rule_checks_clean_and_is_called_what_it_says() {

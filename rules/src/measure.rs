@@ -3,8 +3,7 @@
 //! The agent obtains the values.
 
 use serde::{Deserialize, Serialize};
-
-use crate::unit::Dimension;
+use syntax::unit::Dimension;
 
 /// The kind of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

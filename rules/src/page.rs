@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::file::template::{Part, Template};
+use syntax::template::{FormulaText, Part};
+
 use crate::file::{GuardEntry, KeyEntry, ProbeEntry, RuleFile, TuneEntry, WindowEntry};
 use crate::rule::CheckedRule;
 use crate::target::Site;
@@ -285,8 +286,8 @@ fn tune(out: &mut String, entry: &TuneEntry) {
             line!(out, "- {what} {}", code(&value));
         }
     };
-    let formula = |expr: &Option<crate::lang::ast::Expr>| expr.as_ref().map(ToString::to_string);
-    let text = |text: &Option<crate::lang::text::Text>| text.as_ref().map(|text| text.raw.clone());
+    let formula = |expr: &Option<syntax::ast::Expr>| expr.as_ref().map(ToString::to_string);
+    let text = |text: &Option<syntax::text::Text>| text.as_ref().map(|text| text.raw.clone());
     row(
         "reverted by",
         entry.inverse.as_ref().map(|inverse| inverse.text.raw.clone()),
@@ -328,7 +329,7 @@ fn tune(out: &mut String, entry: &TuneEntry) {
 }
 
 /// A text with formulas, as it stands in the file.
-fn written(text: &Template) -> String {
+fn written(text: &FormulaText) -> String {
     let part = |part: &Part| match part {
         Part::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
         Part::Formula { expr, percent } => format!("{{{expr}{}}}", if *percent { ":%" } else { "" }),

@@ -1,13 +1,13 @@
 //! The policy of a node: what its service does for users without rights, as root wrote it into a file.
 
-use crate::diag::Diagnostic;
-use crate::file::json::Object;
-use crate::file::keys::Shape::{Formula, Mapping, Words};
-use crate::file::keys::{Keys, key, keys};
-use crate::file::lower::{Fields, Wrong};
-use crate::file::read;
-use crate::file::schema::{document, mapping};
-use crate::file::yaml::Tree;
+use syntax::diag::Diagnostic;
+use syntax::fields::read;
+use syntax::fields::{Fields, Wrong};
+use syntax::json::Object;
+use syntax::keys::Shape::{Formula, Mapping, Words};
+use syntax::keys::keys;
+use syntax::schema::{document, mapping};
+use syntax::yaml::Tree;
 
 const OWN: &str = "own";
 const NONE: &str = "none";
@@ -157,8 +157,8 @@ fn number(fields: &Fields<'_>, name: &str, most: u32, into: &mut u32, wrong: Wro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diag::line_column;
     use crate::file::tests::schemas::{accepted, kept};
+    use syntax::diag::line_column;
 
     /// Each key with another value than its default.
     const ALL: &str = "watch: none\napply: own\nlimits: {sessions_per_user: 3, sessions: 17, probes: 100}\n";

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plan::{Action, CommonIteration, Moment, SyncPoint};
+use syntax::diag::Diagnostic;
 
 use crate::change::Change;
-use crate::diag::Diagnostic;
 use crate::folds::WindowFolds;
 use crate::function::Reduction;
 use crate::guard::Guard;

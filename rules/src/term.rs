@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
+use syntax::ast::{Comparison, Operator};
+use syntax::diag::Span;
 
-use crate::diag::Span;
 use crate::function::{FormulaFunction, Reduction};
-use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::types::{Operand, Type};
 use crate::value::{Scalar, Value};

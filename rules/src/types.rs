@@ -1,7 +1,7 @@
 //! The types of formulas: kind, unit, and whether the value is a table.
 
-use crate::diag::{Diagnostic, Span};
-use crate::unit::Dimension;
+use syntax::diag::{Diagnostic, Span};
+use syntax::unit::Dimension;
 
 /// The kind of a value, without regard to tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fmt};
 
 pub use plan::Scalar;
 use serde::{Deserialize, Serialize};
+use syntax::quantity;
+use syntax::unit::Dimension;
 
-use crate::quantity;
 use crate::types::{KeyKind, Kind, Type};
-use crate::unit::Dimension;
 
 /// A process, by a number that the agent assigns. Not a pid: this crate is independent of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

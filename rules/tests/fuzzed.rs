@@ -190,7 +190,7 @@ fn no_contract_file_is_too_strange() {
 fn every_written_seed_of_the_contracts_is_accepted() {
     for seed in seeds("contract_file").0 {
         let text = String::from_utf8(seed).unwrap();
-        rules::contract::Contract::parse(&text).unwrap_or_else(|wrong| {
+        contract::Contract::parse(&text).unwrap_or_else(|wrong| {
             panic!("{}", rules::render("seed", &text, &wrong));
         });
     }

@@ -39,17 +39,19 @@ const CRATES: &str = "
 tuneagent-abi:
 tuneagent-e2e:
 tuneagent-plan:
-tuneagent-rules: tuneagent-plan
+tuneagent-syntax: tuneagent-plan
+tuneagent-contract: tuneagent-syntax
+tuneagent-rules: tuneagent-plan tuneagent-syntax
 tuneagent-recording: tuneagent-rules
 tuneagent-tuner: tuneagent-plan
-tuneagent-profile: tuneagent-abi tuneagent-plan tuneagent-rules
+tuneagent-profile: tuneagent-abi tuneagent-contract tuneagent-plan tuneagent-rules
 tuneagent-session: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-report: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
 tuneagent-page: tuneagent-plan tuneagent-profile tuneagent-report
-tuneagent: tuneagent-abi tuneagent-job tuneagent-page tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-recording
-    tuneagent-report tuneagent-rules tuneagent-session tuneagent-tuner
+tuneagent: tuneagent-abi tuneagent-contract tuneagent-job tuneagent-page tuneagent-plan tuneagent-probe tuneagent-profile
+    tuneagent-recording tuneagent-report tuneagent-rules tuneagent-session tuneagent-tuner
 xtask: tuneagent-e2e
 ";
 
@@ -226,44 +228,83 @@ parts: changes decision leave log members request requests
 const RULES: &str = "
 codes:
 cpu_shares:
-diag:
 ids:
 period:
 pseudo_random:
 read:
-unit:
-lang: diag unit
-measure: unit
-quantity: unit
+measure:
 requirements: measure
-types: diag unit
-value: quantity types unit
-function: cpu_shares diag types value
+types:
+value: types
+function: cpu_shares types value
 aggregate: value
 facts: value
 partial_sum: value
 target: facts
-file: diag lang target
+file: target
 plan: measure read partial_sum target
-term: diag function lang measure types value
+term: function measure types value
 folds: function term
 guard: term
 change: guard term
 hit: term value
 window: term
-rule: change diag folds function guard measure plan read requirements target term value window
-eval: aggregate change facts folds function hit lang measure quantity rule partial_sum term types value
-check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
-    types unit value window
-explain: eval lang rule term types value
-engine: change eval explain facts folds function guard hit ids lang measure plan pseudo_random quantity read rule partial_sum target
-    term unit value window
-fit: diag eval facts file plan read rule target value
+rule: change folds function guard measure plan read requirements target term value window
+eval: aggregate change facts folds function hit measure rule partial_sum term types value
+check: change eval facts file folds function guard measure plan read requirements rule target term
+    types value window
+explain: eval rule term types value
+engine: change eval explain facts folds function guard hit ids measure plan pseudo_random read rule partial_sum target
+    term value window
+fit: eval facts file plan read rule target value
 graph: check engine eval guard plan read rule target term value
-library: diag file rule
-contract: diag file lang pseudo_random quantity unit value
-page: file lang rule target types
-policy: diag file
+library: file rule
+page: file rule target types
+policy:
+";
+
+const SYNTAX: &str = "
+diag:
+json:
+keys:
+unit:
+quantity: unit
+text: diag
+ast: diag
+lexer: diag text unit
+parser: ast diag lexer text unit
+print: ast
+template: ast diag parser text
+yaml: diag text
+fields: ast diag keys lexer parser template text yaml
+schema: json keys
+";
+
+const CONTRACT: &str = "
+calibrate:
+exact:
+keys:
+repair:
+model: calibrate exact
+reduce: exact
+schema: keys
+error: model
+outline: model
+system: exact model reduce
+deadlock: exact model reduce repair system
+points: error exact model
+read: calibrate exact keys model system
+satisfy: exact model reduce repair system
+assess: deadlock exact model reduce satisfy system
+service: error model points
+capacity: assess error exact model points service system
+choice: error model service
+dot: assess capacity model system
+simulate: assess capacity error exact model service system
+size: assess choice error model service system
+svg: assess capacity model system
+mapping: capacity choice exact model size system
+remedy: capacity error model service size
 ";
 
 const PLAN: &str = "
@@ -367,8 +408,10 @@ fn the_modules_of_each_crate_use_what_is_below_them() -> Outcome {
         ("agent/profile/src", PROFILE),
         ("agent/session/src", SESSION),
         ("rules/src", RULES),
+        ("rules/contract/src", CONTRACT),
         ("rules/plan/src", PLAN),
         ("rules/recording/src", RECORDING),
+        ("rules/syntax/src", SYNTAX),
         ("tuner/src", TUNER),
         ("ebpf/abi/src", ABI),
     ] {

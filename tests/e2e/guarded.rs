@@ -129,7 +129,10 @@ fn a_bad_rule_is_reverted_within_ten_iterations_and_the_run_is_hardly_longer() -
             .collect();
         // Where another program made the iterations before the change vary, the guard compares in turns.
         let is_compared_in_turns = text.contains("reverted to compare");
-        let (first, last) = wrong.first().zip(wrong.last()).ok_or("no iteration was changed")?;
+        let (first, last) = wrong
+            .first()
+            .zip(wrong.last())
+            .ok_or("no iteration was changed")?;
         assert!(last - first < 10 || is_compared_in_turns, "{wrong:?}\n{text}");
         assert_eq!(report["changes"].as_array().map(Vec::len), Some(1), "{report}");
         let change = &report["changes"][0];

@@ -209,12 +209,14 @@ pub(crate) const AGENT: [&str; 7] = [
 ];
 
 /// Source folders of the product besides the agent's crates.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 8] = [
     "ebpf/src",
     "ebpf/abi/src",
+    "rules/contract/src",
     "rules/plan/src",
     "rules/recording/src",
     "rules/src",
+    "rules/syntax/src",
     "tuner/src",
 ];
 
@@ -479,7 +481,14 @@ fn everything_is_printed_by_one_module() -> Outcome {
     ];
     let mut found = lines_with(
         &prints,
-        &agent_and(&["tuner/src", "rules/src", "rules/plan/src", "rules/recording/src"]),
+        &agent_and(&[
+            "tuner/src",
+            "rules/src",
+            "rules/contract/src",
+            "rules/plan/src",
+            "rules/recording/src",
+            "rules/syntax/src",
+        ]),
         &known,
     )?;
     // Queries about the terminal and its width.

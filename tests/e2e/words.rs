@@ -169,7 +169,13 @@ fn comments_have_no_banned_word() -> Outcome {
 #[test]
 fn help_and_messages_have_no_banned_word() -> Outcome {
     let mut found = Vec::new();
-    for source in sources(&agent_and(&["rules/src", "rules/recording/src", "tuner/src"]))? {
+    for source in sources(&agent_and(&[
+        "rules/src",
+        "rules/contract/src",
+        "rules/recording/src",
+        "rules/syntax/src",
+        "tuner/src",
+    ]))? {
         found.extend(banned(&source.name, &shown(&source.name, &source.product)));
     }
     assert_none(&found, "help and messages have words that must be decoded");

@@ -89,7 +89,8 @@ fn main() -> ExitCode {
 fn docs(flags: &[&str]) -> Result<()> {
     only_flags("docs", flags, &[])?;
     let tests = [
-        "test --quiet --package tuneagent-rules --lib -- page:: file::schema:: contract::schema::",
+        "test --quiet --package tuneagent-rules --lib -- page:: file::schema::",
+        "test --quiet --package tuneagent-contract --lib -- schema::",
         "test --quiet --package tuneagent-report --lib -- metrics::tests::the_documentation",
         "test --quiet --package tuneagent-page --lib -- schema::",
     ];

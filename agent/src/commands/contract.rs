@@ -13,13 +13,11 @@ mod watch;
 
 use std::{fs, path::Path};
 
+use contract::{Arithmetic, Assessment, Capacity, Contract, FittedWork, Raise, Size};
 use profile::format::plural;
 use profile::streams::{ContractFollower, NotWatched, StageFunctions};
-use rules::{
-    Diagnostic,
-    contract::{Arithmetic, Assessment, Capacity, Contract, FittedWork, Raise, Size},
-    quantity::{percent, significant},
-};
+use rules::Diagnostic;
+use rules::quantity::{percent, significant};
 use serde_json::json;
 
 use super::{print_json, replay::Report};
@@ -33,7 +31,7 @@ use crate::{
 pub(super) fn run(command: &ContractCommand) -> CommandResult {
     let (args, shown): (&ContractArgs, &dyn Fn(&Contract) -> ShowResult) = match command {
         ContractCommand::Schema => {
-            say!("{}", rules::contract::schema());
+            say!("{}", contract::schema());
             return Ok(Code::Done);
         }
         ContractCommand::Learn(args) => return learn::run(args),

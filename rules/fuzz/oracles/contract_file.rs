@@ -7,7 +7,7 @@ fn contract_file(bytes: &[u8]) {
         return;
     };
     let refused = |wrong: &[rules::Diagnostic]| assert_ne!(rules::render("contract.yaml", source, wrong), "");
-    let contract = match rules::contract::Contract::parse(source) {
+    let contract = match contract::Contract::parse(source) {
         Ok(contract) => contract,
         Err(wrong) => return refused(&wrong),
     };
@@ -28,13 +28,13 @@ fn contract_file(bytes: &[u8]) {
         refused(&wrong);
     }
     for is_paced in [false, true] {
-        let scenario = rules::contract::Scenario {
+        let scenario = contract::Scenario {
             items: 50,
             duration_s: 1e6,
             buffer: 3,
             events_max: 20_000,
             is_paced,
-            ..rules::contract::Scenario::default()
+            ..contract::Scenario::default()
         };
         match contract.simulate(&scenario) {
             Ok(simulation) => {

@@ -4,20 +4,20 @@
 use plan::{
     Action, Affinity, Cores, Expression, FunctionName, Keyword, PatchRequest, Scalar, Set, Switch, ValueType,
 };
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span};
+use syntax::parser::parse;
+use syntax::text::Text;
+use syntax::unit::Dimension;
 
 use super::source::{is_path, source};
 use super::{Checker, optional};
 use crate::change::{Change, Formula};
-use crate::diag::{Diagnostic, Span};
 use crate::eval::{constant_mismatch, constant_outside};
 use crate::file::{ActionEntry, TuneEntry};
-use crate::lang::ast::{Expr, Node};
-use crate::lang::parser::parse;
-use crate::lang::text::Text;
 use crate::read::{Base, Source};
 use crate::term::{Term, Typed};
 use crate::types::{Kind, Type};
-use crate::unit::Dimension;
 
 /// A keyword with its own required and optional keys.
 struct Form {
@@ -322,7 +322,7 @@ impl Checker<'_> {
     /// An argument of a function: `send(2) as u32`.
     fn argument(&mut self, target: &Expr) -> Option<PatchRequest> {
         let (call, stated) = match &target.node {
-            Node::As {
+            ExprNode::As {
                 of,
                 layout,
                 layout_span,
@@ -330,12 +330,12 @@ impl Checker<'_> {
             _ => (target, None),
         };
         let named = match &call.node {
-            Node::Call {
+            ExprNode::Call {
                 function, arguments, ..
             } => match arguments.as_slice() {
                 [
                     Expr {
-                        node: Node::Number { digits, unit: None },
+                        node: ExprNode::Number { digits, unit: None },
                         ..
                     },
                 ] => {
@@ -376,7 +376,7 @@ impl Checker<'_> {
     /// Checks that a formula over the original value, which is evaluated at each call, uses only operations
     /// of trampolines.
     fn can_be_compiled(&mut self, value: &Typed) -> Option<()> {
-        use crate::lang::ast::Operator::{Add, Divide, Multiply, Subtract};
+        use syntax::ast::Operator::{Add, Divide, Multiply, Subtract};
         let mut passed = false;
         value.visit(&mut |term| passed |= matches!(term, Term::Original));
         if !passed {

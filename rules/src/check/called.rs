@@ -1,10 +1,11 @@
 //! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`.
 //! [`super::past`] has earlier values.
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span};
+
 use super::infer::{Infer, MetricNames};
-use crate::diag::{Diagnostic, Span};
 use crate::eval::rows::NUMBERS_MAX;
-use crate::lang::ast::{Expr, Node};
 use crate::term::{Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
@@ -117,7 +118,7 @@ impl Infer<'_> {
     pub(super) fn row(&mut self, of: &Expr, key: &Expr, span: Span) -> Option<Typed> {
         if self.place == super::infer::FormulaPosition::Capture {
             let element = Expr {
-                node: Node::Index {
+                node: ExprNode::Index {
                     of: Box::new(of.clone()),
                     index: Box::new(key.clone()),
                 },
@@ -125,8 +126,8 @@ impl Infer<'_> {
             };
             return self.read(&element, None);
         }
-        if let Node::Negate(back) = &key.node
-            && let Node::Number { digits, unit: None } = &back.node
+        if let ExprNode::Negate(back) = &key.node
+            && let ExprNode::Number { digits, unit: None } = &back.node
             && let Ok(back) = digits.parse()
         {
             return self.earlier(of, back, span);

@@ -1,12 +1,13 @@
 //! `sum(mpi.time where call == "MPI_Barrier")`: measures of selected MPI calls. Timed windows have them per
 //! function; windows from probe to probe fold them from the calls.
 
+use syntax::ast::Expr;
+use syntax::diag::{Diagnostic, Span};
+
 use super::implied::MPI;
 use super::infer::Infer;
-use crate::diag::{Diagnostic, Span};
 use crate::folds::NOWHERE;
 use crate::function::Reduction;
-use crate::lang::ast::Expr;
 use crate::measure::Measure;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
 use crate::types::{KeyKind, Type};

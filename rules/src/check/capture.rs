@@ -1,17 +1,18 @@
 //! Captures: formulas over the reads of a probe in the program. A read is a plain number unless its layout is
 //! that of a boolean or a text; units are factors.
 
+use syntax::ast::Expr;
+use syntax::diag::{Diagnostic, Span, did_you_mean, names_help};
+use syntax::unit::Dimension;
+
 use super::infer::{FormulaPosition, Infer, ProbeNames};
 use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
 use super::{Checker, infer::Reads, optional};
-use crate::diag::{Diagnostic, Span, did_you_mean, names_help};
-use crate::lang::ast::Expr;
 use crate::read::{Base, IterationValue, Known, Layout, PlannedCapture, Source};
 use crate::rule::CheckedProbe;
 use crate::target::{FunctionSet, Site, Target};
 use crate::term::{Term, Typed};
 use crate::types::Type;
-use crate::unit::Dimension;
 
 /// The values of an iteration of the detected loop.
 const ITERATION: &[(&str, Known, Type)] = &[

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::diag::Span;
+use syntax::diag::Span;
+
 use crate::folds::{Intake, NOWHERE, WindowFolds};
 use crate::rule::{CheckedRule, FilledPart, Tune};
 use crate::term::{Fold, FoldRange, Rowed, Term, Typed};

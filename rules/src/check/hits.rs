@@ -1,14 +1,15 @@
 //! Formulas over hits: the fields of a hit, and the types of reductions over the hits of a probe.
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span, did_you_mean};
+
 use super::capture::INSTANCE;
 use super::infer::{Infer, ProbeNames};
 use super::optional;
 use super::reduce::Call;
 use super::scope::is_reduction;
-use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::folds::NOWHERE;
 use crate::function::Reduction;
-use crate::lang::ast::{Expr, Node};
 use crate::target::Site;
 use crate::term::{Field, Fold, FoldRange, Rowed, Statistic, Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
@@ -36,14 +37,14 @@ impl Infer<'_> {
     }
 
     fn streams_of(&self, expr: &Expr, out: &mut Vec<usize>) {
-        if let Node::Call {
+        if let ExprNode::Call {
             function, arguments, ..
         } = &expr.node
             && is_reduction(function, arguments.len())
         {
             return;
         }
-        if let Node::Name(name) = &expr.node {
+        if let ExprNode::Name(name) = &expr.node {
             let base = name.split('.').next().unwrap_or(name);
             let metric = self.metric(name).flatten();
             out.extend(metric.and_then(|metric| metric.stream));
@@ -141,7 +142,7 @@ impl Infer<'_> {
             .probe(probe)
             .map_or("", |(name, _)| name.as_str())
             .to_string();
-        let folds_hits = matches!(&call.of.node, Node::Name(given) if *given == name);
+        let folds_hits = matches!(&call.of.node, ExprNode::Name(given) if *given == name);
         let by = optional(call.by, |(key, span)| self.row_key(probe, key, span))?;
         let key = by.as_ref().map(|(_, key)| *key);
         if let Some(wrong) = self.not_foldable(call, folds_hits.then_some(name.as_str())) {

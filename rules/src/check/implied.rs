@@ -1,11 +1,12 @@
 //! Probes that a rule needs without stating them: the entry of a span that is a boundary, the iterations of
 //! the detected loop, and the MPI calls behind `where call == …` in windows from probe to probe.
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::Span;
+use syntax::text::Text;
+
 use super::capture::INSTANCE;
-use crate::diag::Span;
 use crate::file::{CaptureEntry, KeyEntry, ProbeEntry, RuleFile};
-use crate::lang::ast::{Expr, Node};
-use crate::lang::text::Text;
 use crate::target::{LOOP_ITERATION, Site};
 
 /// The name of the implied probe of MPI calls. No written name can be equal to it.
@@ -126,7 +127,7 @@ fn is_returned(name: &str) -> bool {
 /// Whether a condition in the formula depends on the called MPI function.
 fn chooses_calls(expr: &Expr) -> bool {
     let condition = match &expr.node {
-        Node::Where { condition, .. } => depends_on_calls(condition),
+        ExprNode::Where { condition, .. } => depends_on_calls(condition),
         _ => false,
     };
     condition || expr.children().into_iter().any(chooses_calls)

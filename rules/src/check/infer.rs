@@ -3,18 +3,19 @@
 
 use std::collections::BTreeMap;
 
+use syntax::ast::{Expr, ExprNode, Operator};
+use syntax::diag::{Diagnostic, Span, did_you_mean};
+use syntax::unit::unit_named;
+
 use super::calls::{CallMeaning, CallSelection};
 pub(crate) use super::names::{MetricNames, ProbeNames, RuleNames, WindowNames};
 use super::scope::MetricScope;
-use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::function::{FUNCTIONS, FormulaFunction, Meaning, ScalarFunction, function_named};
-use crate::lang::ast::{Expr, Node, Operator};
 use crate::read::PlannedCapture;
 use crate::rule::Run;
 use crate::target::Site;
 use crate::term::{Term, Typed};
 use crate::types::{KeyKind, Kind, Operand, Type};
-use crate::unit::unit_named;
 use crate::value::Scalar;
 
 /// The kind of a formula; it determines the available names.
@@ -113,32 +114,32 @@ impl Infer<'_> {
         self.cost = self.cost.saturating_add(1);
         let typed = |term, type_of| Some(Typed { term, type_of, span });
         match &expr.node {
-            Node::Number { digits, unit } => self.literal(digits, *unit, span),
-            Node::Text(text) => typed(Term::Constant(Scalar::Text(text.clone())), Type::TEXT),
-            Node::Boolean(value) => typed(Term::Constant(Scalar::Boolean(*value)), Type::BOOLEAN),
-            Node::Name(name) => self.name(name, span),
-            Node::Call {
+            ExprNode::Number { digits, unit } => self.literal(digits, *unit, span),
+            ExprNode::Text(text) => typed(Term::Constant(Scalar::Text(text.clone())), Type::TEXT),
+            ExprNode::Boolean(value) => typed(Term::Constant(Scalar::Boolean(*value)), Type::BOOLEAN),
+            ExprNode::Name(name) => self.name(name, span),
+            ExprNode::Call {
                 function,
                 function_span,
                 arguments,
             } => self.call(expr, function, *function_span, arguments),
-            Node::By { of, key, key_span } => self.by(of, key, *key_span, span),
-            Node::Negate(of) => {
+            ExprNode::By { of, key, key_span } => self.by(of, key, *key_span, span),
+            ExprNode::Negate(of) => {
                 let negated = self.infer_number(of)?;
                 let type_of = negated.type_of;
                 typed(Term::Negate(Box::new(negated)), type_of)
             }
-            Node::Not(of) => {
+            ExprNode::Not(of) => {
                 let negated = self.infer_boolean(of)?;
                 let type_of = negated.type_of;
                 typed(Term::Not(Box::new(negated)), type_of)
             }
-            Node::Binary {
+            ExprNode::Binary {
                 operator: operator @ (Operator::And | Operator::Or),
                 left,
                 right,
             } => self.logic(*operator, left, right, span),
-            Node::Binary {
+            ExprNode::Binary {
                 operator,
                 left,
                 right,
@@ -149,21 +150,21 @@ impl Infer<'_> {
                 let (left, right) = (self.infer_number(left), self.infer_number(right));
                 self.arithmetic(*operator, left?, right?, span)
             }
-            Node::Compare { first, rest } => self.comparisons(first, rest, span),
-            Node::As { .. } | Node::Member { .. } | Node::Pointed(_) => self.in_program(expr),
-            Node::Where { condition, .. } => {
+            ExprNode::Compare { first, rest } => self.comparisons(first, rest, span),
+            ExprNode::As { .. } | ExprNode::Member { .. } | ExprNode::Pointed(_) => self.in_program(expr),
+            ExprNode::Where { condition, .. } => {
                 let message = "`where` belongs into a reduction: `sum(x where y > 3)`";
                 self.refuse("E0134", condition.span, message)
             }
-            Node::Index { of, index } => self.row(of, index, span),
-            Node::Over { of, count, unit } => self.over(of, count, unit.as_ref(), span),
-            Node::At {
+            ExprNode::Index { of, index } => self.row(of, index, span),
+            ExprNode::Over { of, count, unit } => self.over(of, count, unit.as_ref(), span),
+            ExprNode::At {
                 of,
                 place,
                 place_span,
             } => self.at(of, place, *place_span, span),
-            Node::In { of, list } => self.in_list(of, list, span),
-            Node::Each {
+            ExprNode::In { of, list } => self.in_list(of, list, span),
+            ExprNode::Each {
                 of,
                 name,
                 name_span,
@@ -176,7 +177,7 @@ impl Infer<'_> {
     /// Refuses what is available only in captures.
     fn in_program(&mut self, expr: &Expr) -> Option<Typed> {
         let (message, place) = match &expr.node {
-            Node::As {
+            ExprNode::As {
                 of,
                 layout,
                 layout_span,
@@ -184,7 +185,7 @@ impl Infer<'_> {
                 return self.read(of, Some((layout, *layout_span)));
             }
             _ if self.place == FormulaPosition::Capture => return self.read(expr, None),
-            Node::As { layout_span, .. } => (
+            ExprNode::As { layout_span, .. } => (
                 "types in memory belong to what is read, under `capture`",
                 *layout_span,
             ),
@@ -317,8 +318,8 @@ impl Infer<'_> {
             return self.report(Diagnostic::wrong("E0134", span, message).help("declare a role with it"));
         }
         let term = match (function.meaning, &argument.node) {
-            (Meaning::Loads, Node::Text(glob)) => Term::Loads(glob.clone()),
-            (Meaning::Has, Node::Name(symbol) | Node::Text(symbol)) => Term::Has(symbol.clone()),
+            (Meaning::Loads, ExprNode::Text(glob)) => Term::Loads(glob.clone()),
+            (Meaning::Has, ExprNode::Name(symbol) | ExprNode::Text(symbol)) => Term::Has(symbol.clone()),
             _ => {
                 let message = format!("`{name}` is called as `{}`", function.usage);
                 return self.refuse("E0140", argument.span, message);

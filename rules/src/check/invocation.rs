@@ -1,15 +1,15 @@
 //! Calls that a tune makes: function, arguments, and the inverse call.
 
 use plan::{Action, Argument, FunctionName, Inverse, Invocation, Moment, PatchRequest, WAS};
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span, did_you_mean};
+use syntax::text::Text;
 
 use super::action::Checked;
 use super::source::{is_path, source};
 use super::{Checker, optional};
 use crate::change::Formula;
-use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::{ActionEntry, InverseEntry, TuneEntry};
-use crate::lang::ast::{Expr, Node};
-use crate::lang::text::Text;
 use crate::read::Base;
 use crate::term::Typed;
 
@@ -159,7 +159,7 @@ impl Checker<'_> {
 
     /// A function with its arguments.
     fn called(&mut self, call: &Expr, home: usize, passed: ArgumentPassing) -> Option<Called> {
-        let Node::Call {
+        let ExprNode::Call {
             function, arguments, ..
         } = &call.node
         else {
@@ -193,7 +193,7 @@ impl Checker<'_> {
     }
 
     fn given(&mut self, argument: &Expr, home: usize, passed: ArgumentPassing) -> Option<CallArgument> {
-        if passed == ArgumentPassing::Was && matches!(&argument.node, Node::Name(name) if name == WAS) {
+        if passed == ArgumentPassing::Was && matches!(&argument.node, ExprNode::Name(name) if name == WAS) {
             return Some(CallArgument::Known(Argument::Was));
         }
         if is_path(argument) && self.is_of_the_program(argument, home) {

@@ -1,11 +1,12 @@
 //! Joins: a stream of pairs of the hits of two probes. Formulas see a join as a probe whose hits have the
 //! fields of both: `chunk.send.tasks`, `chunk.compute.duration`.
 
+use syntax::diag::{Diagnostic, names_help};
+use syntax::text::Text;
+
 use super::infer::ProbeNames;
 use super::{Checker, infer::RuleNames};
-use crate::diag::{Diagnostic, names_help};
 use crate::file::JoinEntry;
-use crate::lang::text::Text;
 use crate::rule::Join;
 use crate::target::Site;
 use crate::term::Field;

@@ -35,23 +35,23 @@ use std::sync::Arc;
 
 pub(crate) use capture::READS_MAX;
 use infer::{FormulaPosition, Infer, MetricNames, ProbeNames, RuleNames};
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span, has_errors};
+use syntax::parser::parse;
+use syntax::template::{FormulaText, Part};
+use syntax::text::Text;
+use syntax::unit::Dimension;
 
-use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
-use crate::file::template::{Part, Template};
 use crate::file::used::not_taken;
 use crate::file::{MetricEntry, Named, RuleFile};
 use crate::function::function_named;
-use crate::lang::ast::{Expr, Node};
-use crate::lang::parser::parse;
-use crate::lang::text::Text;
 use crate::measure::Measure;
 use crate::plan::{Delivery, Plan};
 use crate::requirements::Requirements;
 use crate::rule::{CheckedProbe, CheckedRule, Filled, FilledPart, Metric, Role, Run, Tune};
 use crate::term::{Term, Typed};
 use crate::types::{Kind, Type};
-use crate::unit::Dimension;
 use crate::value::{Scalar, show_cell};
 use crate::window::Window;
 
@@ -251,7 +251,7 @@ impl Checker<'_> {
             .keys()
             .filter(|name| !file.parameters.iter().any(|p| p.name.raw == **name))
         {
-            let near = crate::diag::did_you_mean(name, file.parameters.iter().map(|p| p.name.raw.as_str()));
+            let near = syntax::diag::did_you_mean(name, file.parameters.iter().map(|p| p.name.raw.as_str()));
             let wrong = Diagnostic::error("E0130", format!("the rule has no parameter `{name}` to set"));
             self.wrong.push(wrong.at(file.name.span, "").help_if(near));
         }
@@ -402,7 +402,7 @@ impl Checker<'_> {
             .stream_of(&named.expr)
             .filter(|probe| !infer.is_boundary(*probe));
         let (of, range) = match (&named.expr.node, stream) {
-            (Node::Over { of, count, unit }, Some(probe)) => {
+            (ExprNode::Over { of, count, unit }, Some(probe)) => {
                 match infer.range(probe, count, unit.as_ref(), named.expr.span) {
                     Some(range) => (&**of, Some(range)),
                     None => return,
@@ -466,7 +466,7 @@ impl Checker<'_> {
         )
     }
 
-    fn template(&mut self, template: &Template, home: usize) -> Filled {
+    fn template(&mut self, template: &FormulaText, home: usize) -> Filled {
         let mut parts = Vec::new();
         for part in &template.parts {
             match part {

@@ -1,13 +1,14 @@
 //! The types of operators, and the errors for operands that do not fit.
 
+use syntax::ast::{Comparison, Expr, ExprNode, Operator};
+use syntax::diag::{Diagnostic, Span, names_help};
+use syntax::unit::Dimension;
+
 use super::infer::Infer;
 use super::scope::is_reduction;
-use crate::diag::{Diagnostic, Span, names_help};
 use crate::facts::MPI_LIBRARIES;
-use crate::lang::ast::{Comparison, Expr, Node, Operator};
 use crate::term::{Fact, Term, Typed};
 use crate::types::{Kind, Type};
-use crate::unit::Dimension;
 use crate::value::Scalar;
 
 impl Infer<'_> {
@@ -104,7 +105,7 @@ impl Infer<'_> {
     /// `changed(x)` is `min(x) != max(x)`.
     pub(super) fn changed(&mut self, arguments: &[Expr], span: Span) -> Option<Typed> {
         let end = |function: &str| Expr {
-            node: Node::Call {
+            node: ExprNode::Call {
                 function: function.to_string(),
                 function_span: span,
                 arguments: arguments.to_vec(),
@@ -117,14 +118,14 @@ impl Infer<'_> {
     /// Warns of `sum(a) / sum(b) by key`, in which the key applies only to the second reduction.
     pub(super) fn half_keyed(&mut self, left: &Expr, right: &Expr) {
         let probe = |expr: &Expr| match &expr.node {
-            Node::Call {
+            ExprNode::Call {
                 function, arguments, ..
             } if is_reduction(function, arguments.len()) => {
                 arguments.first().and_then(|argument| self.stream_of(argument))
             }
             _ => None,
         };
-        let Node::By { of, key, key_span } = &right.node else {
+        let ExprNode::By { of, key, key_span } = &right.node else {
             return;
         };
         if probe(left).is_none() || probe(left) != probe(of) {

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::diag::Diagnostic;
+use syntax::diag::Diagnostic;
+
 use crate::file::Named;
 
 /// Indices of `definitions` such that each follows those it uses; definitions in a cycle, or that use one,

@@ -1,10 +1,11 @@
 //! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and the range of a
 //! fold over hits: `sum(x over iteration)`, `mean(x over 256 chunks)`.
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span};
+
 use super::infer::{Infer, MetricNames};
-use crate::diag::{Diagnostic, Span};
 use crate::function::Reduction;
-use crate::lang::ast::{Expr, Node};
 use crate::rule::{Run, RunFold};
 use crate::term::{FoldRange, Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
@@ -19,7 +20,7 @@ impl Infer<'_> {
     /// A metric with a value of its own: only these have earlier values.
     fn kept(&mut self, of: &Expr) -> Option<MetricNames> {
         let metric = match &of.node {
-            Node::Name(name) => self.metric(name),
+            ExprNode::Name(name) => self.metric(name),
             _ => None,
         };
         match metric {
@@ -52,7 +53,7 @@ impl Infer<'_> {
                 format!("`{unit}` cannot be counted: what stands before `over` has no value for each hit");
             return self.refuse("E0134", *index, message);
         }
-        if let Node::Name(name) = &count.node
+        if let ExprNode::Name(name) = &count.node
             && (name == "run" || self.names.window_named(name).is_some())
         {
             let message = format!("`over {name}` has no table of its own: it says what a reduction folds");
@@ -95,7 +96,7 @@ impl Infer<'_> {
     ) -> Option<Typed> {
         let (name, _) = self.probe(probe)?;
         let (message, help) = match (unit, &count.node) {
-            (None, Node::Number { .. }) => (
+            (None, ExprNode::Number { .. }) => (
                 format!("these are hits of `{name}`, and `over` with a number alone counts windows"),
                 format!("fold them first, under a name of its own; or count hits: `over {count} {name}`"),
             ),
@@ -129,7 +130,7 @@ impl Infer<'_> {
             };
             return Some(FoldRange::Newest(found));
         }
-        let Node::Name(name) = &count.node else {
+        let ExprNode::Name(name) = &count.node else {
             self.hits_over(probe, count, unit, span);
             return None;
         };
@@ -175,17 +176,17 @@ impl Infer<'_> {
             return self.refuse("E0140", typed.span, message);
         };
         let second = match &second.node {
-            Node::Over {
+            ExprNode::Over {
                 of,
                 count,
                 unit: None,
-            } if matches!(&count.node, Node::Name(name) if name == "run") => of,
+            } if matches!(&count.node, ExprNode::Name(name) if name == "run") => of,
             _ => second,
         };
         let (weight, by) = match &second.node {
-            Node::By { of, key, key_span } => {
+            ExprNode::By { of, key, key_span } => {
                 let key = Expr {
-                    node: Node::Name(key.clone()),
+                    node: ExprNode::Name(key.clone()),
                     span: *key_span,
                 };
                 (&**of, Some(self.once_each_instance(&key)?))

@@ -1,14 +1,15 @@
 //! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. They fold the rows of
 //! a table or, in [`super::hits`], the hits of a probe.
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span};
+use syntax::unit::Dimension;
+
 use super::implied::depends_on_calls;
 use super::infer::{FormulaPosition, Infer};
-use crate::diag::{Diagnostic, Span};
 use crate::function::{Meaning, Reduction, function_named};
-use crate::lang::ast::{Expr, Node};
 use crate::term::{Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
-use crate::unit::Dimension;
 
 /// A reduction as written.
 #[derive(Clone, Copy)]
@@ -34,7 +35,7 @@ pub(super) struct OverClause<'e> {
 impl Infer<'_> {
     /// `of by key`: keeps the rows that the reduction would fold.
     pub(crate) fn by(&mut self, of: &Expr, key: &str, key_span: Span, span: Span) -> Option<Typed> {
-        if let Node::Call {
+        if let ExprNode::Call {
             function, arguments, ..
         } = &of.node
             && let Some(function) = function_named(function)
@@ -55,7 +56,7 @@ impl Infer<'_> {
         span: Span,
     ) -> Option<Typed> {
         let (of, filter) = match &arguments.first()?.node {
-            Node::Where { of, condition } => (&**of, Some(&**condition)),
+            ExprNode::Where { of, condition } => (&**of, Some(&**condition)),
             _ => (arguments.first()?, None),
         };
         let mut second = arguments.get(1);
@@ -66,7 +67,7 @@ impl Infer<'_> {
             second = arguments.get(1);
         }
         let (inner, over) = match &of.node {
-            Node::Over {
+            ExprNode::Over {
                 of: inner,
                 count,
                 unit,
@@ -103,7 +104,7 @@ impl Infer<'_> {
         over: Option<OverClause<'_>>,
     ) -> Option<Option<Typed>> {
         let name = match &call.of.node {
-            Node::Name(name) => name.as_str(),
+            ExprNode::Name(name) => name.as_str(),
             _ => "",
         };
         if let Some(&role) = self.names.roles.get(name)
@@ -125,7 +126,7 @@ impl Infer<'_> {
             return Some(self.hits(&call, probe));
         }
         let over_run = |over: OverClause<'_>| {
-            let run = matches!(&over.count.node, Node::Name(name) if name == "run");
+            let run = matches!(&over.count.node, ExprNode::Name(name) if name == "run");
             run && over.unit.is_none()
         };
         if plain && over.is_some_and(over_run) {

@@ -1,12 +1,13 @@
 //! Resolves names, depending on the kind of the formula; explains names that have no meaning there.
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span, names_help};
+use syntax::unit::unit_named;
+
 use super::infer::{FormulaPosition, Infer};
-use crate::diag::{Diagnostic, Span, names_help};
-use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope as MeasureScope};
 use crate::term::{Fact, Term, Typed};
 use crate::types::{KeyKind, Type};
-use crate::unit::unit_named;
 
 impl Infer<'_> {
     pub(super) fn name(&mut self, name: &str, span: Span) -> Option<Typed> {
@@ -49,7 +50,7 @@ impl Infer<'_> {
         }
         if self.place == FormulaPosition::Capture {
             let name = Expr {
-                node: Node::Name(name.to_string()),
+                node: ExprNode::Name(name.to_string()),
                 span,
             };
             return self.read(&name, None);

@@ -1,10 +1,11 @@
 //! Roles, and the probes in their processes.
 
+use syntax::diag::{Diagnostic, Span};
+use syntax::text::Text;
+
 use super::infer::FormulaPosition;
 use super::{Checker, optional};
-use crate::diag::{Diagnostic, Span};
 use crate::file::{ProbeEntry, RoleEntry};
-use crate::lang::text::Text;
 use crate::rule::{CheckedProbe, Role};
 use crate::target::{SETS, Site, Target};
 use crate::term::{Term, Typed};
@@ -47,7 +48,7 @@ impl Checker<'_> {
         if let Some(&role) = self.names.roles.get(&name.raw) {
             return Some(role);
         }
-        let near = crate::diag::names_help(&name.raw, self.names.roles.keys().map(String::as_str));
+        let near = syntax::diag::names_help(&name.raw, self.names.roles.keys().map(String::as_str));
         let message = format!("there is no role `{}`", name.raw);
         self.report(Diagnostic::wrong("E0130", name.span, message).help_if(near))
     }
@@ -132,7 +133,7 @@ impl Checker<'_> {
         if let Some(place) = names.iter().position(|known| *known == name.raw) {
             return Some(place);
         }
-        let near = crate::diag::names_help(&name.raw, names);
+        let near = syntax::diag::names_help(&name.raw, names);
         let wrong = Diagnostic::error("E0130", format!("there is no probe `{}`", name.raw));
         self.report(wrong.at(name.span, "").help_if(near))
     }

@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span};
+use syntax::text::Text;
+
 use super::Checker;
 use super::infer::RuleNames;
-use crate::diag::{Diagnostic, Span};
 use crate::file::{MetricEntry, TuneEntry};
 use crate::function::{Meaning, function_named};
-use crate::lang::ast::{Expr, Node};
-use crate::lang::text::Text;
 use crate::measure::Measure;
 
 /// The scope of a metric.
@@ -219,12 +220,12 @@ impl RuleNames {
     fn windows_in(&self, expr: &Expr, out: &mut Vec<usize>) {
         match &expr.node {
             // The number of instances of a window is known in the enclosing one.
-            Node::Call {
+            ExprNode::Call {
                 function, arguments, ..
             } if function == "count" => {
                 if let [
                     Expr {
-                        node: Node::Name(name),
+                        node: ExprNode::Name(name),
                         ..
                     },
                 ] = arguments.as_slice()
@@ -234,8 +235,8 @@ impl RuleNames {
                     return;
                 }
             }
-            Node::Over { of, .. } => return self.windows_in(of, out),
-            Node::Name(name) | Node::At { place: name, .. } => {
+            ExprNode::Over { of, .. } => return self.windows_in(of, out),
+            ExprNode::Name(name) | ExprNode::At { place: name, .. } => {
                 let base = name.split('.').next().unwrap_or(name);
                 match self.scopes.get(name.as_str()) {
                     Some(MetricScope::Fixed(window)) => out.push(*window),
@@ -245,7 +246,7 @@ impl RuleNames {
                 let probe = self.probes.get(base).map(|probe| probe.index);
                 out.extend(probe.and_then(|probe| self.window_bordered_by(probe)));
             }
-            Node::Call { function, .. } => {
+            ExprNode::Call { function, .. } => {
                 if let Some(MetricScope::Fixed(window)) = self.scopes.get(function.as_str()) {
                     out.push(*window);
                 }
@@ -280,10 +281,10 @@ impl RuleNames {
 
     pub(super) fn outside_reductions(&self, expr: &Expr, f: &mut impl FnMut(&str)) {
         match &expr.node {
-            Node::Call {
+            ExprNode::Call {
                 function, arguments, ..
             } if is_reduction(function, arguments.len()) => return,
-            Node::Name(name) => f(name),
+            ExprNode::Name(name) => f(name),
             _ => {}
         }
         expr.children()
@@ -293,23 +294,23 @@ impl RuleNames {
 
     fn see(&self, expr: &Expr, reduced: bool, seen: &mut Seen) {
         match &expr.node {
-            Node::Over { unit: Some(_), .. } => {
+            ExprNode::Over { unit: Some(_), .. } => {
                 seen.history = true;
                 return;
             }
-            Node::Over { of, count, .. } => {
-                let over_run = matches!(&count.node, Node::Name(name) if name == "run");
+            ExprNode::Over { of, count, .. } => {
+                let over_run = matches!(&count.node, ExprNode::Name(name) if name == "run");
                 match over_run && !self.hits_of(of).is_empty() {
                     true => seen.history = true,
                     false => {
                         seen.pinned |=
-                            matches!(&count.node, Node::Name(name) if self.window_named(name).is_some());
+                            matches!(&count.node, ExprNode::Name(name) if self.window_named(name).is_some());
                         self.see(of, reduced, seen);
                     }
                 }
                 return;
             }
-            Node::Call {
+            ExprNode::Call {
                 function, arguments, ..
             } => {
                 seen.pinned |= self.scopes.contains_key(function.as_str());
@@ -318,7 +319,7 @@ impl RuleNames {
                     .iter()
                     .for_each(|argument| self.see(argument, inside, seen));
             }
-            Node::Name(name) | Node::At { place: name, .. } => self.see_name(name, reduced, seen),
+            ExprNode::Name(name) | ExprNode::At { place: name, .. } => self.see_name(name, reduced, seen),
             _ => {}
         }
         expr.children()

@@ -1,9 +1,10 @@
 //! References of formulas to other windows: metrics and instances of inner windows; data so far, boundaries
 //! and earlier instances of enclosing windows; and values at a hit.
 
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::{Diagnostic, Span};
+
 use super::infer::{Infer, MetricNames, RuleNames};
-use crate::diag::{Diagnostic, Span};
-use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope};
 use crate::term::{FoldRange, Term, Typed};
 use crate::types::{KeyKind, Type};
@@ -105,7 +106,7 @@ impl Infer<'_> {
         span: Span,
     ) -> Option<Typed> {
         let measure = match &of.node {
-            Node::Name(name) => Measure::named(name),
+            ExprNode::Name(name) => Measure::named(name),
             _ => None,
         };
         let Some(measure) = measure else {

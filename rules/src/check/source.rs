@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::diag::Diagnostic;
-use crate::lang::ast::{Expr, Node};
+use syntax::ast::{Expr, ExprNode};
+use syntax::diag::Diagnostic;
+
 use crate::read::{Base, Source, Step};
 
 /// Number of arguments in registers: others are not read.
@@ -22,10 +23,10 @@ pub(super) type Bindings = BTreeMap<String, String>;
 /// Whether a formula has the form of a path, so that its names may be those of the program.
 pub(super) fn is_path(expr: &Expr) -> bool {
     match &expr.node {
-        Node::Name(_) => true,
-        Node::Call { function, .. } => function == "arg",
-        Node::Member { of, .. } | Node::Pointed(of) => is_path(of),
-        Node::Index { of, index } => is_path(of) && matches!(index.node, Node::Number { .. }),
+        ExprNode::Name(_) => true,
+        ExprNode::Call { function, .. } => function == "arg",
+        ExprNode::Member { of, .. } | ExprNode::Pointed(of) => is_path(of),
+        ExprNode::Index { of, index } => is_path(of) && matches!(index.node, ExprNode::Number { .. }),
         _ => false,
     }
 }
@@ -48,22 +49,22 @@ pub(super) fn source_of(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> 
 
 fn walk(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, Diagnostic> {
     match &expr.node {
-        Node::Name(name) => Ok(named(name, bindings)),
-        Node::Call {
+        ExprNode::Name(name) => Ok(named(name, bindings)),
+        ExprNode::Call {
             function, arguments, ..
         } if function == "arg" => argument(expr, arguments, arguments_max),
-        Node::Pointed(of) => {
+        ExprNode::Pointed(of) => {
             let mut source = walk(of, bindings, arguments_max)?;
             source.steps.push(Step::Dereference);
             Ok(source)
         }
-        Node::Member { of, field, arrow } => {
+        ExprNode::Member { of, field, arrow } => {
             let mut source = walk(of, bindings, arguments_max)?;
             source.steps.extend(arrow.then_some(Step::Dereference));
             source.steps.push(Step::Field(field.clone()));
             Ok(source)
         }
-        Node::Index { of, index } => {
+        ExprNode::Index { of, index } => {
             let mut source = walk(of, bindings, arguments_max)?;
             source.steps.push(Step::Index(element(index)?));
             Ok(source)
@@ -115,13 +116,13 @@ fn argument(expr: &Expr, arguments: &[Expr], arguments_max: u8) -> Result<Source
     let base = match arguments {
         [
             Expr {
-                node: Node::Name(name),
+                node: ExprNode::Name(name),
                 ..
             },
         ] => Some(Base::NamedArgument(name.clone())),
         [
             Expr {
-                node: Node::Number { digits, unit: None },
+                node: ExprNode::Number { digits, unit: None },
                 ..
             },
         ] => {
@@ -141,7 +142,7 @@ fn argument(expr: &Expr, arguments: &[Expr], arguments_max: u8) -> Result<Source
 }
 
 fn element(index: &Expr) -> Result<u32, Diagnostic> {
-    if let Node::Number { digits, unit: None } = &index.node
+    if let ExprNode::Number { digits, unit: None } = &index.node
         && let Some(index) = digits.parse().ok().filter(|index| *index <= INDEX_MAX)
     {
         return Ok(index);

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use syntax::diag::render;
 
-use crate::diag::render;
 use crate::eval::called::Memory;
 use crate::eval::partial::{Content, Room};
 use crate::eval::{HitsInWindow, WindowData};
@@ -391,7 +391,7 @@ fn the_page_of_the_language_has_every_function_every_measure_the_grammar_and_a_r
             .map(|(_, rest)| rest)?;
         start.split_once("```").map(|(block, _)| block)
     };
-    let source = include_str!("../lang/parser.rs");
+    let source = include_str!("../../syntax/src/parser.rs");
     let grammar = block(page, "ebnf").unwrap();
     for line in grammar.lines() {
         assert!(source.contains(&format!("//! {line}\n")), "{line}");

@@ -1,17 +1,17 @@
 //! Checks the triggers and settings of tunes. [`super::action`] checks their actions.
 
 use plan::{Keyword, SyncPoint};
+use syntax::ast::Expr;
+use syntax::diag::{Diagnostic, names_help};
+use syntax::text::Text;
+use syntax::unit::Dimension;
 
 use super::{Checker, optional};
-use crate::diag::{Diagnostic, names_help};
 use crate::file::{GuardEntry, SyncEntry, TuneEntry};
 use crate::guard::Guard;
-use crate::lang::ast::Expr;
-use crate::lang::text::Text;
 use crate::rule::{Trigger, Tune};
 use crate::term::Typed;
 use crate::types::{KeyKind, Kind};
-use crate::unit::Dimension;
 use crate::value::Scalar;
 
 /// Maximum number of windows for which a condition must hold, or that a guard compares: history is kept for

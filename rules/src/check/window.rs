@@ -1,15 +1,16 @@
 //! Windows: timed, from hit to hit, and nested. [`super::scope`] determines the window of a formula.
 
+use syntax::ast::Expr;
+use syntax::diag::{Diagnostic, names_help};
+use syntax::text::Text;
+use syntax::unit::Dimension;
+
 use super::infer::WindowNames;
 use super::{Checker, optional};
-use crate::diag::{Diagnostic, names_help};
 use crate::file::{KeyEntry, WindowEntry};
-use crate::lang::ast::Expr;
-use crate::lang::text::Text;
 use crate::target::Site;
 use crate::term::{FoldRange, Term, Typed};
 use crate::types::Kind;
-use crate::unit::Dimension;
 use crate::window::{Begin, Boundaries, Straddle, Window, WindowKind};
 
 /// Minimum and maximum length of a timed window, in nanoseconds: 10 ms and an hour.

@@ -1,7 +1,8 @@
 //! Computes captures from raw reads, without allocation for captures that are a read or its multiple.
 
+use syntax::ast::Operator;
+
 use crate::eval::Context;
-use crate::lang::ast::Operator;
 use crate::rule::CheckedProbe;
 use crate::term::{Term, Typed};
 use crate::value::{Cell, HitRead, Reads, Scalar, finite, number};

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use plan::{Action, Mode};
+use syntax::quantity::quantity;
+use syntax::unit::Dimension;
 
 use super::Engine;
 use super::holds::Condition;
@@ -16,9 +18,7 @@ use crate::change::Change as Wanted;
 use crate::explain::why_false;
 use crate::guard::Guard;
 use crate::ids::{DecisionId, ProbeId, RuleId};
-use crate::quantity::quantity;
 use crate::rule::{Trigger, Tune};
-use crate::unit::Dimension;
 use crate::value::{Cell, ProcessId, WhyMissing};
 use crate::window::Window;
 

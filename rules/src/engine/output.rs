@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use plan::{Action, CommonIteration, SyncPoint};
 use serde::{Deserialize, Serialize};
+use syntax::unit::Dimension;
 
 use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::partial_sum::PartialSum;
-use crate::unit::Dimension;
 use crate::value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time, WhyUnknown};
 
 /// How far the judgement of a decision is, in windows.

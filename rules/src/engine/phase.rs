@@ -1,10 +1,11 @@
 //! The phase of a tune: watching, pending decision, trial, or on hold.
 
+use syntax::unit::Dimension;
+
 use super::output::{ProcessAction, Verdict};
 use super::trial::Trial;
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
-use crate::unit::Dimension;
 
 /// Initial number of windows after which an obstacle to a change is assumed to be gone.
 const UNTIL_GONE: u32 = 20;

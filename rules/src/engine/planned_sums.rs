@@ -231,7 +231,7 @@ impl CheckedRule {
     /// The read of a capture, if it is an integer without conversion, or may be: types from the debug
     /// information are known when the probe is attached.
     pub(super) fn integer_read(&self, probe: usize, index: usize) -> Option<usize> {
-        use crate::lang::ast::Operator;
+        use syntax::ast::Operator;
         let probe = self.probes.get(probe)?;
         let one = |term: &Term| matches!(term, Term::Constant(Scalar::Number(factor)) if *factor == 1.0);
         let read = match &probe.captures.get(index)?.1.term {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use plan::Mode;
+use syntax::quantity::duration;
 
 use super::close::Evaluated;
 use super::output::{ClosedWindow, Dropped, Finding, Standing, TrialProgress, TuneStatus};
@@ -10,7 +11,6 @@ use super::trial::windows_to_verdict;
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::ids::RuleId;
-use crate::quantity::duration;
 use crate::rule::{CheckedRule, Tune};
 use crate::window::Window;
 

@@ -1,12 +1,13 @@
 //! The steps of a tune's trial, and what follows its end.
 
+use syntax::quantity::duration;
+
 use super::output::{Decision, FindingState, Output, Standing};
 use super::phase::Phase;
 use super::trial::{PATIENCE, Step, Trial};
 use super::tune::{Outbox, TuneEvaluation, TuneState};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
-use crate::quantity::duration;
 use crate::rule::Tune;
 use crate::value::{Cell, Time};
 

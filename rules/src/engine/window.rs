@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use syntax::unit::Dimension;
+
 use super::samples::Samples;
 use super::{Engine, Process, Running};
 use crate::eval::partial::{Content, Room};
@@ -9,7 +11,6 @@ use crate::eval::{Calls, HitsInWindow, WindowData};
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind, Scope};
 use crate::rule::CheckedRule;
-use crate::unit::Dimension;
 use crate::value::{Cell, Key, Machine, ProcessId, Subject, Time, Value, WhyUnknown, observed};
 use crate::window::{Boundaries, Window};
 

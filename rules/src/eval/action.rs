@@ -1,10 +1,10 @@
 //! The [`Action`] of a tune for a process, with the values of its formulas.
 
 use plan::{Action, Argument, Expression, Operator as Computes, PatchRequest};
+use syntax::ast::Operator;
 
 use super::Context;
 use crate::change::Change;
-use crate::lang::ast::Operator;
 use crate::term::{Term, Typed};
 use crate::types::Kind;
 use crate::value::{Cell, Key, ProcessId, Scalar, Value, WhyMissing, boolean};

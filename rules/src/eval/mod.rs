@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use plan::{Literal, ValueError, ValueType};
+use syntax::ast::{Comparison, Operator};
 
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::{Content, Reduced};
@@ -19,7 +20,6 @@ use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
 use crate::facts::ProcessFacts;
 use crate::function::{FormulaFunction, Reduction};
 use crate::hit::Hit;
-use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::term::{Fact, Statistic, Term, Typed};
 use crate::value::{

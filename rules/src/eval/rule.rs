@@ -1,9 +1,10 @@
 //! Evaluates a rule's roles, metrics and texts in a context.
 
+use syntax::quantity;
+
 use super::called::Memory;
 use super::{Context, WindowData};
 use crate::facts::ProcessFacts;
-use crate::quantity;
 use crate::rule::{CheckedRule, Filled, FilledPart, Role};
 use crate::term::Typed;
 use crate::value::{Scalar, Value};

@@ -1,107 +1,8 @@
-//! The permitted keys of each mapping.
-//!
-//! The parser of rule files, the JSON Schema and the language's reference share this table. A new key is a
-//! line in `keys!`: `"name" => Shape, "One sentence.";`, followed by `required` if every such mapping must
-//! have it.
+//! The permitted keys of each mapping of a rule file, shared by its reader, the JSON Schema and the language's reference.
 
-use NameForm::{Captured, Metric, Plain};
-use Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Template, Text, Words};
-
-/// The keys of one kind of mapping.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    /// The name of the mapping in messages.
-    pub(crate) place: &'static str,
-    pub(crate) known: &'static [KeyDeclaration],
-    /// Exactly one key of each group must be present.
-    pub(crate) one_of: &'static [&'static [&'static str]],
-}
-
-impl Keys {
-    pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.known.iter().map(|key| key.name).collect()
-    }
-}
-
-/// A key, with the shape of its value and its purpose.
-#[derive(Debug)]
-pub(crate) struct KeyDeclaration {
-    pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
-    pub(crate) doc: &'static str,
-    pub(crate) required: bool,
-    /// Keys that must be present in addition to it.
-    pub(crate) beside: &'static [&'static str],
-}
-
-pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KeyDeclaration {
-    KeyDeclaration {
-        name,
-        shape,
-        doc,
-        required: false,
-        beside: &[],
-    }
-}
-
-impl KeyDeclaration {
-    pub(crate) const fn required(mut self) -> KeyDeclaration {
-        self.required = true;
-        self
-    }
-
-    pub(crate) const fn beside(mut self, others: &'static [&'static str]) -> KeyDeclaration {
-        self.beside = others;
-        self
-    }
-}
-
-/// The shape of a value.
-#[derive(Debug)]
-pub(crate) enum Shape {
-    Text,
-    /// Text for display with formulas in braces.
-    Template,
-    Formula,
-    /// A name of the rule: a role, a probe, a window.
-    Name,
-    /// A name of the program: a function, a variable.
-    Symbol,
-    Words(&'static [&'static str]),
-    Mapping(&'static Keys),
-    /// Names chosen by the author, each with a value of this shape.
-    Entries(NameForm, &'static Shape),
-    List(&'static Shape),
-    Either(&'static [Shape]),
-}
-
-/// The form of names chosen by the author.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum NameForm {
-    /// `step`
-    Plain,
-    /// `step.rows`
-    Captured,
-    /// `pace` or `T(n)`
-    Metric,
-    /// `pictures` or `render.pictures`
-    PlainOrEnd,
-}
-
-/// Each mapping with its name in messages, followed by a line for each key.
-macro_rules! keys {
-    ($($(#[$about:meta])* $name:ident $place:literal $(one_of [$($one_of:tt)*])? {
-        $($key:literal => $shape:expr, $doc:literal $(, $flag:ident $(($others:expr))?)?;)*
-    })*) => {
-        $($(#[$about])* pub(crate) const $name: Keys = Keys {
-            place: $place,
-            known: &[$(key($key, $shape, $doc)$(.$flag($($others)?))?,)*],
-            one_of: &[$($($one_of)*)?],
-        };)*
-    };
-}
-
-pub(crate) use keys;
+use syntax::keys::NameForm::{Captured, Metric, Plain};
+use syntax::keys::Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Template, Text, Words};
+use syntax::keys::keys;
 
 keys! {
     RULE "a rule" {
@@ -234,6 +135,6 @@ keys! {
 
 /// Every kind of mapping, in the order of the documentation.
 #[cfg(test)]
-pub(crate) const ALL: &[&Keys] = &[
+pub(crate) const ALL: &[&syntax::keys::KeyTable] = &[
     &RULE, &PARAMETER, &PROBE, &JOIN, &WINDOW, &METRIC, &TUNE, &SYNC, &GUARD,
 ];

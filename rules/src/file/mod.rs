@@ -1,32 +1,27 @@
 //! The rule file: YAML to a tree, and the tree to a [`RuleFile`] whose formulas are parsed and whose names
 //! are unresolved.
 
-pub(crate) mod json;
 pub(crate) mod keys;
 pub(crate) mod lower;
 pub(crate) mod schema;
 mod sections;
-pub(crate) mod template;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tunes;
 pub(crate) mod used;
-pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 
 use ::plan::{Keyword, Moment};
+use syntax::ast::Expr;
+use syntax::diag::{Diagnostic, Span, names_help};
+use syntax::fields::read;
+use syntax::template::{self, FormulaText};
+use syntax::text::Text;
 
-use crate::diag::{Diagnostic, Span, has_errors, names_help};
-use crate::lang::ast::Expr;
-use crate::lang::text::Text;
 use crate::target::Site;
-pub use schema::schema;
-use template::Template;
 
-/// Maximum number of diagnostics for one file: each is displayed with its line, which takes a pass through
-/// the file.
-const DIAGNOSTICS_MAX: usize = 100;
+pub use schema::schema;
 
 /// A rule as written: well-formed, with all formulas parsed; names and types are unchecked.
 #[derive(Clone, Debug)]
@@ -178,8 +173,8 @@ pub(crate) struct TuneEntry {
     pub(crate) range: Option<Expr>,
     pub(crate) guard: Option<GuardEntry>,
     pub(crate) cooldown: Option<Expr>,
-    pub(crate) finding: Option<Template>,
-    pub(crate) next_start: Option<Template>,
+    pub(crate) finding: Option<FormulaText>,
+    pub(crate) next_start: Option<FormulaText>,
 }
 
 impl TuneEntry {
@@ -271,7 +266,7 @@ impl RuleFile {
     /// # Errors
     /// If the name contains more than lower-case letters, digits and single dashes.
     pub fn instance(mut self, name: &str) -> Result<RuleFile, Vec<Diagnostic>> {
-        if lower::is_rule_name(name) {
+        if syntax::fields::is_rule_name(name) {
             self.instance = Some(name.to_string());
             return Ok(self);
         }
@@ -337,7 +332,7 @@ pub struct Bindings {
 impl Bindings {
     /// Whether a text is a bindings file rather than a rule.
     pub fn is_bindings(source: &str) -> bool {
-        yaml::read(source, None)
+        syntax::yaml::read(source, None)
             .0
             .is_some_and(|tree| lower::is_bindings(&tree))
     }
@@ -348,25 +343,5 @@ impl Bindings {
     /// All errors, in the order of the file.
     pub fn parse(source: &str) -> Result<Bindings, Vec<Diagnostic>> {
         read(source, None, lower::bindings)
-    }
-}
-
-/// Parses a file. If `place` is given, all spans are set to it.
-pub(crate) fn read<T>(
-    source: &str,
-    place: Option<Span>,
-    lower: impl Fn(&yaml::Tree, &mut Vec<Diagnostic>) -> Option<T>,
-) -> Result<T, Vec<Diagnostic>> {
-    let (tree, mut wrong) = yaml::read(source, place);
-    let file = tree.and_then(|tree| lower(&tree, &mut wrong));
-    wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
-    if wrong.len() > DIAGNOSTICS_MAX {
-        let message = format!("{} more are not listed", wrong.len() - DIAGNOSTICS_MAX);
-        wrong.truncate(DIAGNOSTICS_MAX);
-        wrong.push(Diagnostic::error("E0123", message));
-    }
-    match file {
-        Some(file) if !has_errors(&wrong) => Ok(file),
-        _ => Err(wrong),
     }
 }

@@ -1,14 +1,15 @@
 //! The entries of the sections of a rule other than tunes: roles, probes, captures, joins, windows, metrics.
 
+use syntax::diag::Diagnostic;
+use syntax::fields::{Fields, Wrong, check_name, formula, mapping, text, texts};
+use syntax::lexer::WORDS;
+use syntax::text::Text;
+use syntax::yaml::{Tree, YamlNode};
+
 use super::keys;
-use super::lower::{ENTRIES_MAX, Fields, Wrong, check_name, formula, mapping, text, wrong_shape};
-use super::yaml::{Tree, YamlNode};
 use super::{
     CaptureEntry, JoinEntry, KeyEntry, MetricEntry, Named, ProbeEntry, RoleEntry, Site, WindowEntry,
 };
-use crate::diag::Diagnostic;
-use crate::lang::lexer::WORDS;
-use crate::lang::text::Text;
 
 pub(super) fn named(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Named> {
     if let YamlNode::Mapping(_) = tree.node {
@@ -168,18 +169,6 @@ pub(super) fn join(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<JoinEnt
         of,
         by: pairs,
     })
-}
-
-pub(super) fn texts(tree: &Tree, wrong: Wrong<'_>) -> Vec<Text> {
-    match &tree.node {
-        YamlNode::Sequence(items) if items.len() <= ENTRIES_MAX => {
-            items.iter().filter_map(|item| text(item, wrong)).collect()
-        }
-        _ => {
-            wrong_shape(tree, "this value", "a short list", wrong);
-            Vec::new()
-        }
-    }
 }
 
 fn one_or_more(tree: &Tree, wrong: Wrong<'_>) -> Vec<Text> {

@@ -3,9 +3,9 @@ pub(crate) mod schemas;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use syntax::diag::{line_column, render};
 
 use super::{Bindings, RuleFile};
-use crate::diag::{line_column, render};
 
 /// The cases of a file: `### NAME`, then the text of each.
 pub(crate) fn cases(text: &str) -> impl Iterator<Item = (&str, &str)> {

@@ -1,12 +1,12 @@
 //! The entries of `tune`: actions, conditions and guards.
 
 use plan::{Keyword, Moment};
+use syntax::diag::{Diagnostic, Span};
+use syntax::fields::{ENTRIES_MAX, Fields, Wrong, formula, text, too_many, wrong_shape};
+use syntax::yaml::{Tree, YamlNode};
 
 use super::keys;
-use super::lower::{ENTRIES_MAX, Fields, Wrong, formula, too_many, wrong_shape};
-use super::yaml::{Tree, YamlNode};
 use super::{ActionEntry, GuardEntry, InverseEntry, SyncEntry, TuneEntry};
-use crate::diag::{Diagnostic, Span};
 
 pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
     match &tree.node {
@@ -76,7 +76,7 @@ fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> 
             return None;
         }
     };
-    let target = super::lower::text(tree, wrong)?;
+    let target = text(tree, wrong)?;
     let call = match keyword {
         Keyword::Call | Keyword::InsertCall | Keyword::SetArgument => Some(formula(tree, wrong)?),
         _ => None,
@@ -89,7 +89,7 @@ fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> 
 }
 
 fn inverse(tree: &Tree, wrong: Wrong<'_>) -> Option<InverseEntry> {
-    let text = super::lower::text(tree, wrong)?;
+    let text = text(tree, wrong)?;
     let call = match text.raw.as_str() {
         "none" => None,
         _ => Some(formula(tree, wrong)?),

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use syntax::ast::Expr;
+use syntax::diag::{Diagnostic, Span, line_column};
+use syntax::text::Text;
+
 use super::{KeyEntry, RuleFile, WindowEntry, lower, read};
-use crate::diag::{Diagnostic, Span, line_column};
-use crate::lang::ast::Expr;
-use crate::lang::text::Text;
 
 /// Maximum number of used rules, including indirect ones.
 const USED_MAX: usize = 16;

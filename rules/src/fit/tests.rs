@@ -1,5 +1,6 @@
+use syntax::diag::render;
+
 use super::*;
-use crate::diag::render;
 
 const RULE: &str = "\
 rule: fitting

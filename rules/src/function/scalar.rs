@@ -1,9 +1,9 @@
 //! The functions of single values: their type rules and values. On tables they work row by row.
 
 use plan::{Expression, Operator};
+use syntax::diag::{Diagnostic, Span};
 
 use crate::cpu_shares;
-use crate::diag::{Diagnostic, Span};
 use crate::types::{Kind, Operand, Type};
 use crate::value::{Cell, Key, Scalar, Value, WhyMissing, finite, number};
 

@@ -2,8 +2,8 @@
 //! one or two files per work. They are evaluated through the language, from a rule and hits to numbers. Each
 //! row names its section.
 //!
-//! S0 is the MATE thesis (2007), S1 MATE for MPI (2010), S2 PMSL (2009), S3 ASSIST contracts, S4
-//! SelfAnalyzer. For each error in a work, a test asserts the corrected value and that the printed value
+//! S0 is the MATE thesis (2007), S1 MATE for MPI (2010), S2 PMSL (2009), S3 ASSIST contracts (here only
+//! rates by a rule; the rest is in `rules/contract/tests`), S4 SelfAnalyzer. For each error in a work, a test asserts the corrected value and that the printed value
 //! differs.
 
 /// Asserts `found => expected` up to this number of decimal places.
@@ -17,7 +17,7 @@ mod tape;
 mod tapes;
 
 mod aggregates;
-mod assist;
+mod assist_rates;
 mod findings;
 mod mate;
 mod mate_mpi;

@@ -1,6 +1,6 @@
 //! What came of a watched contract, for users and for other programs.
 
-use rules::contract::{ModulePoint, SeenRates};
+use contract::{ModulePoint, SeenRates};
 use serde::{Deserialize, Serialize};
 
 use super::{Bottleneck, ModuleVerdict, TimeShares, WINDOWS_BELOW};
@@ -165,7 +165,7 @@ impl WatchedModule {
 
 #[cfg(test)]
 mod tests {
-    use rules::contract::Contract;
+    use contract::Contract;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use rules::contract::{ContractStep, WorkersStep};
+use contract::{ContractStep, WorkersStep};
 
 use super::ModuleProcesses;
 use crate::format::significant;
@@ -233,7 +233,7 @@ fn rule_name(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rules::contract::Contract;
+    use contract::Contract;
 
     use super::*;
 
@@ -264,7 +264,7 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
             required_rate: 0.0,
             promised_rate: 0.0,
         };
-        let rules::contract::Remedy::Set(step) = contract.step(vec![module]).unwrap() else {
+        let contract::Remedy::Set(step) = contract.step(vec![module]).unwrap() else {
             panic!("{to} workers are enough");
         };
         let measured = MeasuredModule {

@@ -39,7 +39,7 @@ impl FromStr for StageFunctions {
 
     fn from_str(text: &str) -> Result<StageFunctions, StageMistake> {
         let (name, functions) = text.split_once('=').ok_or(StageMistake::NoStage)?;
-        if !rules::contract::is_plain_name(name) {
+        if !contract::is_plain_name(name) {
             return Err(StageMistake::NoName(name.to_owned()));
         }
         let mut functions = separated(functions).into_iter();

@@ -179,7 +179,7 @@ impl Names {
     pub(super) fn cleaned(text: &str) -> String {
         let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = text.chars().map(letter).collect();
-        match rules::contract::is_plain_name(&name) {
+        match contract::is_plain_name(&name) {
             true => name,
             false => format!("p_{name}"),
         }

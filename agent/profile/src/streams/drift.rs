@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::contract::{Contract, ModulePoint, StatedNumber};
+use contract::{Contract, ModulePoint, StatedNumber};
 
 use super::{End, ItemsAre, ObservedGraph, ObservedStream};
 use crate::format::{bytes, duration, significant};

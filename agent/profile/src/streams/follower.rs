@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rules::{Diagnostic, contract::Contract};
+use contract::Contract;
+use rules::Diagnostic;
 
 use super::{ContractWatch, NotComparable, NotJudged, RankReport, RankWindows, StageFunctions};
 use crate::stream_views::ContractView;

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
+use contract::{Assessment, Contract};
 use rules::Diagnostic;
-use rules::contract::{Assessment, Contract};
 
 use super::Bottleneck;
 use super::bottleneck::bottleneck;

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use rules::contract::Contract;
+use contract::Contract;
 use rules::pseudo_random::mixed;
 
 use super::ranks_tests::{Calling, called, messages, reports as steady};

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::{Contract, ContractError, ContractStep, Remedy, WorkersStep};
 use rules::Diagnostic;
-use rules::contract::{Contract, ContractError, ContractStep, Remedy, WorkersStep};
 use thiserror::Error;
 
 use super::act::{GuardedStep, MeasuredModule};

@@ -1,6 +1,6 @@
 //! Decisions of the policy about a program whose rates follow from its work and its workers.
 
-use rules::contract::Contract;
+use contract::Contract;
 
 use crate::snapshot::outcome::GuardVerdict;
 
@@ -145,7 +145,7 @@ impl ModelProgram {
     }
 
     /// The workers of the last step's modules.
-    fn set(&mut self, number: fn(&rules::contract::WorkersStep) -> u32) {
+    fn set(&mut self, number: fn(&contract::WorkersStep) -> u32) {
         let step = self.policy.steps().last().unwrap().step.clone();
         for one in &step.modules {
             let at = MODULES.iter().position(|module| *module == one.module).unwrap();

@@ -1,4 +1,4 @@
-use rules::contract::Contract;
+use contract::Contract;
 
 use super::ranks_tests::called;
 use super::tests::assert_learned;

@@ -46,7 +46,7 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use rules::contract::Contract;
+    use contract::Contract;
     use rules::pseudo_random::mixed;
 
     use crate::streams::{

@@ -1,6 +1,6 @@
 //! A rate that a contract requires, and how it is counted.
 
-use rules::contract::StreamOutline;
+use contract::StreamOutline;
 
 use super::standing::Standing;
 use super::{End, ItemsAre, ObservedGraph, ObservedStream};

@@ -1,4 +1,4 @@
-use rules::contract::Contract;
+use contract::Contract;
 
 use super::{counted::Names, *};
 
@@ -355,7 +355,7 @@ fn what_lessens_the_confidence_is_said() {
 }
 
 /// The contract of `zstd | awk | xz`, which requires this rate of xz.
-fn required(least: f64) -> (Contract, rules::contract::Assessment) {
+fn required(least: f64) -> (Contract, contract::Assessment) {
     let source = format!(
         "contract: film\nstreams:\n  raw: {{from: zstd, to: awk, item: 1MB}}\n  wide: {{from: awk, to: xz, item: 1MB}}\n\
          modules:\n  zstd: {{gives: {{raw: 1}}}}\n  awk: {{takes: [raw], gives: {{wide: 2}}}}\n  xz: {{takes: [wide]}}\n\

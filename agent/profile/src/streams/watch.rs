@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rules::contract::{Assessment, ComputationOutline, Contract, ModuleOutline, StreamOutline};
+use contract::{Assessment, ComputationOutline, Contract, ModuleOutline, StreamOutline};
 
 use super::bottleneck::bottleneck;
 use super::counted::Names;

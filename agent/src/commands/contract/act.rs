@@ -1,12 +1,12 @@
 //! `contract watch --apply`: what the policy decides is made by a session, by a rule with a guard.
 
+use contract::Contract;
 use job::{Discovery, Member};
 use plan::Mode;
 use profile::streams::{
     ContractWatch, GuardedStep, MeasuredModule, ModuleProcesses, Policy, PolicyAction, RankReport,
     UnknownWorkers, WorkerCounts,
 };
-use rules::contract::Contract;
 use session::request::{RuleSource, RuleText};
 
 use crate::{

@@ -2,12 +2,12 @@
 
 use std::fs;
 
+use contract::Contract;
 use profile::{
     format::significant,
     streams::{ContractWatch, NotComparable},
 };
 use report::console;
-use rules::contract::Contract;
 
 use super::{NotShown, parsed};
 use crate::{cli::ContractArgs, diagnostics, exit::Failure};

@@ -1,11 +1,9 @@
 //! `tuneagent contract simulate`: runs the program of a contract, and shows its rates beside those of the steady
 //! state.
 
+use contract::{Contract, Scenario, Simulation, SimulationEnd, Stall};
 use profile::format::plural;
-use rules::{
-    contract::{Contract, Scenario, Simulation, SimulationEnd, Stall},
-    quantity::{duration, percent, significant},
-};
+use rules::quantity::{duration, percent, significant};
 
 use super::{ShowResult, rate};
 use crate::{cli::ScenarioArgs, commands::print_json, exit::Code};

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
+use contract::Contract;
 use profile::format::significant;
 use profile::streams::{
     ContractWatch, NotJudged, NotLearned, Pipeline, RankReport, RankWindows, Slice, counted,
 };
 use report::console;
-use rules::contract::Contract;
 use thiserror::Error;
 
 use super::{

@@ -149,9 +149,9 @@ fn seconds(ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use contract::Contract;
     use profile::streams::{ContractFollower, ModuleVerdict};
     use recording::{Header, ProbePlace, RecordingWriter};
-    use rules::contract::Contract;
     use rules::{ProcessFacts, ProcessId, Time};
 
     use super::*;

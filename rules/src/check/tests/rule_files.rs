@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use syntax::diag::render;
+
 use super::errors;
-use crate::diag::render;
 use crate::file::tests::cases;
 use crate::rule::{RunFold, Trigger};
 use crate::term::{Fold, FoldRange, Term, Typed};

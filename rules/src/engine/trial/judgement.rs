@@ -11,10 +11,10 @@
 //! them.
 
 use plan::GuardEffect;
+use syntax::quantity::{metric, quantity};
 
 use super::statistics::{Interval, TrimmedSample, mean};
 use crate::guard::Guard;
-use crate::quantity::{metric, quantity};
 
 /// A smaller gain is irrelevant.
 const RELEVANT: f64 = 0.02;

@@ -1,8 +1,7 @@
 //! What tests of schemas share.
 
 use serde_json::{Map, Value};
-
-use super::super::yaml::{self, Tree, YamlNode};
+use syntax::yaml::{self, Tree, YamlNode};
 
 /// The file as an editor reads it, with all scalars plain.
 pub(crate) fn as_json(tree: &Tree) -> Value {
