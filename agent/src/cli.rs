@@ -105,7 +105,7 @@ pub enum Command {
     Contract(ContractCommand),
     /// Evaluate rules on recordings: needs no program and no root
     Replay(ReplayArgs),
-    /// Explain an error (E0107), a finding (openmpi-busy-wait) or a change (change 8123:1)
+    /// Explain an error (E0107), a rule (openmpi-busy-wait) or a change (change 8123:1)
     Explain {
         /// The code of an error, the name of a finding, or `change` and PID:NUMBER
         #[arg(required = true, num_args = 1..)]
@@ -197,7 +197,7 @@ Exit codes: 0 nothing fails; 1 something does; 2 TARGET is not there.";
 const ATTACH_HELP: &str = "\
 Examples:
   Where its time goes, and what would make it faster:
-    sudo tuneagent attach lammps
+    sudo tuneagent attach lmp
   Repair what the rules find, keep what helped; a verdict takes seconds to minutes:
     sudo tuneagent attach 8123 --apply --keep --duration 5min
   Count and time a function of the program, and write the report:

@@ -58,20 +58,32 @@ fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
         );
     }
     let results = file.results.as_deref().unwrap_or("the rule does not state it");
-    let guard = match rule.tunes.iter().find_map(|tune| tune.guard()) {
-        Some(guard) if guard.keeps_unless_worse => "by the guard if the program gets slower, ",
-        Some(_) => "by the guard unless the program surely gets faster, ",
-        None => "",
+    let guard = rule.tunes.iter().find_map(|tune| tune.guard());
+    let has_inverse = file
+        .tunes
+        .iter()
+        .any(|tune| tune.inverse.as_ref().is_none_or(|one| one.call.is_some()));
+    let reverted = match guard {
+        _ if !has_inverse => "Not reverted: what it does leaves nothing to revert.",
+        Some(guard) if guard.keeps_unless_worse => {
+            "Reverted: by the guard if the objective gets worse; at the end of the session, unless `--keep` is given; and by \
+             `tuneagent undo` at any time."
+        }
+        Some(_) => {
+            "Reverted: by the guard unless it confirms that the objective improves; at the end of the session, unless `--keep` is \
+             given; and by `tuneagent undo` at any time."
+        }
+        None => {
+            "Reverted: always at the end of the session, also with `--keep`, because no guard confirms it; and by `tuneagent undo` \
+             at any time."
+        }
     };
     line!(
         out,
         "- It changes a program only with `--apply`; its changes are listed under Effects."
     );
     line!(out, "- Results: {}", sentence(results));
-    line!(
-        out,
-        "- Reverted: {guard}at the end of the session unless `--keep` is given, and by `tuneagent undo` at any time.\n"
-    );
+    line!(out, "- {reverted}\n");
 }
 
 /// Assumptions, and settings of the user.
@@ -250,7 +262,7 @@ fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
     let over = guard.over.as_ref().map_or(String::new(), ToString::to_string);
     row(&format!("the guard {verb}"), Some(guard.objective.to_string()));
     row(
-        "and reverts it when that got worse by",
+        "and reverts the change if that is worse by",
         Some(format!("{margin} over {over} windows")),
     );
     row(
@@ -268,10 +280,9 @@ fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
 }
 
 fn tune(out: &mut String, entry: &TuneEntry) {
-    let role = entry
-        .role
-        .as_ref()
-        .map_or(String::new(), |role| format!(" in every {}", role.raw));
+    let role = entry.role.as_ref().map_or(String::new(), |role| {
+        format!(" in every process of the role {}", code(&role.raw))
+    });
     match &entry.action {
         Some(action) => line!(
             out,
@@ -279,7 +290,7 @@ fn tune(out: &mut String, entry: &TuneEntry) {
             action.keyword.name(),
             code(&action.target.raw)
         ),
-        None => line!(out, "**Advises**"),
+        None => line!(out, "**advice**"),
     }
     let mut row = |what: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -288,12 +299,10 @@ fn tune(out: &mut String, entry: &TuneEntry) {
     };
     let formula = |expr: &Option<syntax::ast::Expr>| expr.as_ref().map(ToString::to_string);
     let text = |text: &Option<syntax::text::Text>| text.as_ref().map(|text| text.raw.clone());
-    row(
-        "reverted by",
-        entry.inverse.as_ref().map(|inverse| inverse.text.raw.clone()),
-    );
+    let inverse = entry.inverse.as_ref().filter(|inverse| inverse.call.is_some());
+    row("reverted by", inverse.map(|inverse| inverse.text.raw.clone()));
     row("where `was`, just before the call, is", formula(&entry.was));
-    row("because", text(&entry.because));
+    row("there is nothing to revert, because", text(&entry.because));
     row("to", formula(&entry.value));
     row("only where", formula(&entry.range));
     row("when", formula(&entry.when));
@@ -301,11 +310,11 @@ fn tune(out: &mut String, entry: &TuneEntry) {
     row("for this many windows in a row:", formula(&entry.holds_for));
     row("at the close of every", text(&entry.every));
     row("at the start", formula(&entry.initial));
-    row("the model promises", formula(&entry.expect));
+    row("the model predicts", formula(&entry.expect));
     row("at most every", formula(&entry.cooldown));
     row("given up after this many windows:", formula(&entry.stale));
     row("after", text(&entry.after));
-    row("all at the begin of", text(&entry.together));
+    row("all at the beginning of", text(&entry.together));
     if let Some(at) = &entry.at {
         row(
             "at the",

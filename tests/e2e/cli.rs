@@ -34,7 +34,7 @@ attach 2 => is a thread of the kernel
 attach no-such-program => no program named no-such-program runs here
 attach pbs:4711 => there are no targets of the form pbs:…
 attach slurm:4711 => srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711
-attach container:3f9c3f9c => belongs to container:3f9c3f9c
+attach container:3f9c3f9c => no process of container:3f9c3f9c is visible to you
 replay none.rec => there is no file none.rec
 replay none.rec --bind foo=bar => --bind foo: no loaded rule uses the name foo
 replay none.rec --param foo=1 => --param foo: no loaded rule uses the parameter foo

@@ -94,26 +94,31 @@ fn workers_are_set_with_their_promise_when_the_load_rises_and_given_back_when_it
     let pid = job.pid().to_string();
     let watching = Watching::start(&job, SETTABLE, &["--apply"])?;
     watching.line(&["film: ", "of 2/s, violated"])?;
-    let step = watching.line(&["/s is promised, then bound by "])?;
+    let step = watching.line(&["/s is predicted, then bound by "])?;
     let workers = number_behind(&step, "rank1: render_workers 1 -> ")?;
     assert!((3.0..=4.0).contains(&workers), "{step}");
-    let promised = number_behind(&step, "; film ")?;
-    assert!((2.0..3.3).contains(&promised), "{step}");
+    let predicted = number_behind(&step, "; film ")?;
+    assert!((2.0..3.3).contains(&predicted), "{step}");
     watching.line(&["of 2/s, no longer violated"])?;
-    watching.line(&["render_workers 1 -> ", ": promised ", "; kept"])?;
+    watching.line(&["render_workers 1 -> ", ": predicted ", "; kept"])?;
     // Each picture takes a third of the time, so one worker is enough again, with much to spare.
     job.open("light")?;
     let less = format!("rank1: render_workers {workers} -> ");
-    let back = watching.line(&[&less, "/s is promised"])?;
+    let back = watching.line(&[&less, "/s is predicted"])?;
     let left = number_behind(&back, &less)?;
     assert!((1.0..workers).contains(&left), "{back}");
-    watching.line(&[&less, ": promised ", "; kept"])?;
+    watching.line(&[&less, ": predicted ", "; kept"])?;
     let (_, journal) = Agent::run_in(watching.agent.folder(), &["journal", &pid])?;
-    assert_has!(journal, "render_workers 1 -> ", "at entry:MPI_Recv", "promised: ");
+    assert_has!(
+        journal,
+        "render_workers 1 -> ",
+        "at entry:MPI_Recv",
+        "predicted: "
+    );
     let (code, text) = watching.stop()?;
     assert_eq!(code, 1, "it was violated at first:\n{text}");
     assert_eq!(
-        text.matches("/s is promised").count(),
+        text.matches("/s is predicted").count(),
         2,
         "one change a phase:\n{text}"
     );
@@ -164,14 +169,14 @@ fn workers_of_a_process_of_a_shell_pipeline_follow_load_and_requirements_without
         })
     };
     line(&["done: ", "of 70/s, violated"])?;
-    let step = line(&["/s is promised, then bound by "])?;
+    let step = line(&["/s is predicted, then bound by "])?;
     let workers = number_behind(&step, ": workers 1 -> ")?;
     // More where it waits long for a CPU.
     assert!((4.0..=16.0).contains(&workers), "{step}");
-    line(&["workers 1 -> ", ": promised ", "; kept"])?;
+    line(&["workers 1 -> ", ": predicted ", "; kept"])?;
     fs::write(&light, "")?;
     let less = format!(": workers {workers} -> ");
-    let back = line(&[&less, "/s is promised"])?;
+    let back = line(&[&less, "/s is predicted"])?;
     let left = number_behind(&back, &less)?;
     assert!((1.0..workers).contains(&left), "{back}");
     let now = format!("workers = {left} (i32)");
@@ -300,15 +305,15 @@ fn the_slow_stage_is_named_within_five_windows_in_random_cases() -> Outcome {
 /// The share of its time in which the renderer may wait for a CPU: what it waits changes from window to window.
 const WAITS_AT_MOST: f64 = 0.05;
 
-/// A renderer that is 1.5 to 3.5 times too slow gets workers: the rate that is promised, and that after it. `None`
+/// A renderer that is 1.5 to 3.5 times too slow gets workers: the rate that is predicted, and that after it. `None`
 /// if it waited for CPUs that other programs took.
-fn promised_and_after(draw: &mut Draw) -> Outcome<Option<(f64, f64)>> {
+fn predicted_and_after(draw: &mut Draw) -> Outcome<Option<(f64, f64)>> {
     let render_us = 40_000 + draw.below(80_000);
     let required = 1e6 / 12.0 / f64::from(render_us) * f64::from(15 + draw.below(20)) / 10.0;
     let job = five_ranks(&[render_us, 5000, 1244])?;
     let contract = SETTABLE.replace("film >= 2/s", &format!("film >= {required:.4}/s"));
     let watching = Watching::start(&job, &contract, &["--apply", "--json"])?;
-    let kept = watching.line(&["render_workers 1 -> ", ": promised ", "; kept"]);
+    let kept = watching.line(&["render_workers 1 -> ", ": predicted ", "; kept"]);
     let (_, text) = watching.stop()?;
     let waits = |window: &serde_json::Value| {
         let mut modules = each(&window["modules"]);
@@ -321,7 +326,7 @@ fn promised_and_after(draw: &mut Draw) -> Outcome<Option<(f64, f64)>> {
     }
     let kept = kept?;
     Ok(Some((
-        number_behind(&kept, ": promised ")?,
+        number_behind(&kept, ": predicted ")?,
         number_behind(&kept, "/s -> ")?,
     )))
 }
@@ -336,12 +341,12 @@ fn the_rate_that_is_promised_is_that_after_the_change_in_random_cases() -> Outco
     let (mut judged, mut wrong) = (0, Vec::new());
     // As many may not be judged as are.
     for _ in 0..40 {
-        let found = promised_and_after(&mut draw)?;
+        let found = predicted_and_after(&mut draw)?;
         println!("{found:?}");
-        let Some((promised, after)) = found else { continue };
+        let Some((predicted, after)) = found else { continue };
         judged += 1;
-        if (promised / after - 1.0).abs() > 0.05 {
-            wrong.push((promised, after));
+        if (predicted / after - 1.0).abs() > 0.05 {
+            wrong.push((predicted, after));
         }
         if judged == 20 {
             assert!(wrong.len() <= 2, "{wrong:?}");

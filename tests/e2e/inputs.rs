@@ -11,7 +11,7 @@ use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, counts, summed, with_folder};
+use crate::expected::{SOON, counts, start_pingpong, summed, with_folder};
 
 /// Compares each rank's counts with the newest entry of that rank in the report. Process numbers may be those
 /// of a container.
@@ -240,6 +240,29 @@ fn a_container_within_the_one_that_the_agent_is_in_is_refused_with_the_reason() 
     let said = fs::read_to_string(job.file("said"))?;
     assert!(said.contains("is in a pid namespace below ours"), "{said}");
     assert!(said.ends_with("ended with 2\n"), "{said}");
+    Ok(())
+}
+
+/// As in a container that was moved from another machine: its CLOCK_MONOTONIC is not that of the kernel's programs.
+#[test]
+fn an_agent_in_a_time_namespace_measures_by_the_clock_of_the_machine() -> Outcome {
+    let _machine = require!(shared: Root, Mpich);
+    let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
+    job.open("go")?;
+    let shifted = "unshare --time --fork --kill-child --monotonic 1000000 --boottime 2000000";
+    let shifted: Vec<&str> = shifted.split(' ').collect();
+    let mut agent = Agent::attach_under(&shifted, job.pid(), &["--duration", "1s"])?;
+    let report = agent.finish(SOON)?;
+    job.open("stop")?;
+    job.finish(SOON)?;
+    let elapsed_s = report["elapsed_s"].as_f64().ok_or("no time")?;
+    for process in each(&report["processes"]) {
+        let functions = each(&process["functions"]).map(|function| &function["time_s"]);
+        let times_s = functions.chain([&process["mpi_time_s"]]);
+        let times_s: Vec<f64> = times_s.filter_map(Value::as_f64).collect();
+        let are_sane = times_s.iter().all(|time_s| (0.0..=elapsed_s).contains(time_s));
+        assert!(times_s.len() > 1 && are_sane, "{elapsed_s} s: {process}");
+    }
     Ok(())
 }
 

@@ -78,6 +78,11 @@ impl Agent {
         Agent::attach_by(&[], state, &pid.to_string(), flags)
     }
 
+    /// As `attach`; the command `by` executes the agent.
+    pub fn attach_under(by: &[&str], pid: u32, flags: &[&str]) -> Outcome<Agent> {
+        Agent::attach_by(by, None, &pid.to_string(), flags)
+    }
+
     /// As `attach`, in the UTS namespace of that process, so that the agent runs on the same node by its host
     /// name.
     pub fn attach_on_its_node(pid: u32, flags: &[&str]) -> Outcome<Agent> {

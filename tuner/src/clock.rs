@@ -1,6 +1,8 @@
 //! The two clocks of a record: wall time for people (RFC 3339, UTC), and monotonic time to compare with
 //! kernel events. Also the CPU-time clocks of other processes.
 
+use std::fs;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -10,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Instant {
     /// RFC 3339, UTC, milliseconds.
     pub wall: String,
-    /// CLOCK_MONOTONIC in nanoseconds: the clock of `bpf_ktime_get_ns`.
+    /// In nanoseconds, by [`monotonic_ns`].
     pub monotonic_ns: u64,
 }
 
@@ -23,18 +25,45 @@ pub fn now() -> Instant {
     }
 }
 
+/// CLOCK_MONOTONIC of the machine in nanoseconds: the clock of `bpf_ktime_get_ns`, also in a time namespace.
 pub fn monotonic_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+    static OFFSET_NS: OnceLock<i64> = OnceLock::new();
+    let offset_ns = OFFSET_NS.get_or_init(|| {
+        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        monotonic_offset_ns(&offsets)
+    });
+    clock_ns(ClockId::Monotonic).saturating_add_signed(-offset_ns)
 }
 
-/// Nanoseconds by which CLOCK_BOOTTIME exceeds CLOCK_MONOTONIC: the time for which the machine has been
-/// suspended since boot.
-pub(crate) fn suspended_ns() -> u64 {
+/// Nanoseconds that a time namespace adds to CLOCK_MONOTONIC of the machine, from the file `timens_offsets`
+/// (time_namespaces(7)); 0 for kernels without them.
+fn monotonic_offset_ns(offsets: &str) -> i64 {
+    let of_monotonic = offsets
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("monotonic"));
+    let mut numbers = of_monotonic.into_iter().flat_map(str::split_whitespace);
+    let mut next = || {
+        numbers
+            .next()
+            .and_then(|number| number.parse::<i64>().ok())
+            .unwrap_or(0)
+    };
+    let (seconds, nanoseconds) = (next(), next());
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+/// Nanoseconds by which CLOCK_BOOTTIME, by which /proc reports when a process started, exceeds [`monotonic_ns`]: the
+/// time for which the machine has been suspended since boot, and what a time namespace adds.
+pub fn boot_offset_ns() -> i64 {
     let monotonic_ns = monotonic_ns();
-    let time = clock_gettime(ClockId::Boottime);
-    let boot_ns = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
-    boot_ns.saturating_sub(monotonic_ns)
+    clock_ns(ClockId::Boottime)
+        .wrapping_sub(monotonic_ns)
+        .cast_signed()
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
 /// Nanoseconds of the ticks in which /proc reports when a process started: USER_HZ is 100 on the
@@ -111,6 +140,24 @@ mod tests {
         child.wait().unwrap();
         stands.unwrap();
         assert_eq!(theirs.ns(), None);
+    }
+
+    #[test]
+    fn the_clock_of_a_time_namespace_is_corrected_to_that_of_the_machine() {
+        for (offsets, expected) in [
+            ("", 0),
+            (
+                "monotonic           0         0\nboottime            0         0\n",
+                0,
+            ),
+            (
+                "monotonic      100000 250000000\nboottime       -7 0\n",
+                100_000_250_000_000,
+            ),
+            ("monotonic      -3         1\n", -2_999_999_999),
+        ] {
+            assert_eq!(monotonic_offset_ns(offsets), expected, "{offsets}");
+        }
     }
 
     #[test]

@@ -104,5 +104,5 @@ pub use write::{Hooks, StrayWrite, WriteError};
 pub use writer::{Receipt, SetRequest, Writer, WriterError};
 
 // Times, and names that are safe to print.
-pub use clock::{CpuClock, monotonic_ns, now, rfc3339};
+pub use clock::{CpuClock, boot_offset_ns, monotonic_ns, now, rfc3339};
 pub use printable::{is_active, printable, printable_bytes, printable_lines};

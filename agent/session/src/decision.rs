@@ -32,7 +32,7 @@ pub struct ResolvedDecision {
     pub rule: String,
     /// The numbers that led to it.
     pub because: Vec<String>,
-    /// What the rule promises of it.
+    /// What the rule predicts of it.
     pub expect: Option<String>,
     /// All steps, as text.
     pub steps: Vec<String>,

@@ -110,8 +110,8 @@ pub struct NewRuleArgs {
 /// `tuneagent replay`
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// What `attach --record` wrote; of several hosts, all of them. Or what `--record-session` wrote: it is
-    /// listed and checked for the same effects now
+    /// Recordings of `--record`, one of each host. Or a session log of `--record-session`: it is listed, and this version
+    /// checks that it would do the same
     #[arg(required = true, value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
     /// Which rules are loaded

@@ -55,8 +55,8 @@ pub struct AttachArgs {
         help_heading = "Other machines of the job"
     )]
     pub join_file: Vec<PathBuf>,
-    /// How long machines that have joined watch on when nothing arrives from this session: 500ms, 10s, 2min or 1h;
-    /// a bare number is seconds
+    /// Machines that have joined stop watching after this time without a message from this session: 500ms, 10s, 2min or
+    /// 1h; a bare number is seconds
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, help_heading = "Other machines of the job")]
     pub orphan: Duration,
     /// Lines instead of the live view
@@ -84,21 +84,22 @@ pub struct WatchArgs {
     /// is lost for that. Needs --apply
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%", requires = "apply", value_parser = share, help_heading = "Changes")]
     pub scaling: Option<String>,
-    /// Threads of the run to which speedups are compared: the largest measured size up to this one (4 by default)
+    /// Speedups are relative to the run with this many threads (4 by default); if none was measured, to that with the
+    /// largest smaller team that was
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..), help_heading = "What is watched")]
     pub baseline: Option<u32>,
-    /// Leave what the guard confirmed in place, of the rules that --apply lets act; the session ends once all changes
-    /// are confirmed, or at --duration
+    /// At the end of the session keep the changes that the guard confirmed instead of reverting them. The session ends when
+    /// all changes are confirmed, or after --duration
     #[arg(long, requires = "apply", help_heading = "Changes")]
     pub keep: bool,
     /// Which rules are loaded
     #[command(flatten)]
     pub rules: RuleArgs,
-    /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram. Some process
-    /// must have one of them, or `attach` ends at once
+    /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram. The session
+    /// ends at once if no process has any of them
     #[arg(long, value_name = "FUNCTION", num_args = 1.., help_heading = "What is watched")]
     pub probe: Vec<String>,
-    /// End the session after this time (500ms, 10s, 2min, 1h; a bare number is seconds); with `run` the command goes on
+    /// End the session after this time (500ms, 10s, 2min, 1h; a bare number is seconds). A command of `run` continues unwatched
     #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true, help_heading = "Session")]
     pub duration: Option<Duration>,
     /// Write the report here at the end (- for standard output, %h for the host's name)
@@ -116,11 +117,11 @@ pub struct WatchArgs {
     /// start (`run`); with `attach` the iterations before it are unknown
     #[arg(long, value_name = "N", conflicts_with = "progress", value_parser = number, help_heading = "What is watched")]
     pub iterations: Option<u64>,
-    /// Speedups to show beside those that are measured, as lines `threads,speedup`. They are used for nothing else
+    /// Show these speedups beside the measured ones (lines `threads,speedup`); no decision uses them
     #[arg(long, value_name = "FILE", help_heading = "What is watched")]
     pub hint: Option<String>,
-    /// A contract of an MPI job that is a stream program, or of --stage: its rates beside those that are required, and
-    /// which module has to act (`contract watch` does the same for pipelines, and can act)
+    /// Compare the measured rates of a stream program (an MPI job, or the stages of --stage) with this contract, and name
+    /// the module that is too slow (`contract watch` does the same for pipelines, and can act)
     #[arg(long, value_name = "FILE", help_heading = "What is watched")]
     pub contract: Option<PathBuf>,
     /// A stage of --contract, for a program without MPI: functions as `contract learn --stage` names them. Their calls are

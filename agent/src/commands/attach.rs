@@ -55,8 +55,8 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
     }
     match targets.is_empty() {
         true => Err(Failure::invalid(
-            "the target is missing: a process (8123), a program (lmp), slurm:4711 or container:3f9c; after --rules or --probe, put `--` \
-             before it. `tuneagent ps` lists the programs here that lose time",
+            "the target is missing: a process (8123), a program (lmp), slurm:4711 or container:3f9c. --rules and --probe take all words \
+             that follow: write `--rules FILE -- 8123`. `tuneagent ps` lists the programs here that lose time",
         )),
         false => Ok(targets),
     }

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{FamilyEvent, FamilyEventKind};
-use job::{Discovery, Job, Member, monotonic_ns};
+use job::{Discovery, Job, Member};
 use probe::Probes;
 use probe::kernel::{Kernel, Ring, read_family_event};
 use profile::Metered;
 use tokio::sync::mpsc::Receiver;
-use tuner::{Pid, Process as Opened};
+use tuner::{Pid, Process as Opened, boot_offset_ns};
 
 use super::{
     Started,
@@ -293,9 +293,7 @@ pub(super) fn candidate(member: &Member) -> Candidate {
 
 /// Start time of a process, by CLOCK_MONOTONIC; the kernel reports it in hundredths of a second.
 pub(super) fn started(pid: Pid) -> Time {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let since_boot = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    let asleep = since_boot.saturating_sub(monotonic_ns());
     let ticks = procfs::ticks_per_second().max(1);
-    Time((pid.start_time * 1_000_000_000 / ticks).saturating_sub(asleep))
+    let since_boot_ns = pid.start_time * 1_000_000_000 / ticks;
+    Time(since_boot_ns.saturating_add_signed(-boot_offset_ns()))
 }

@@ -25,9 +25,9 @@ pub enum Remedy {
 pub struct ContractStep {
     /// The module that has to act, then those that would bind the rates instead of it.
     pub modules: Vec<WorkersStep>,
-    /// The first required feature, with the rate that is promised of it.
+    /// The first required feature, with the rate that is predicted of it.
     pub feature: String,
-    pub promised: f64,
+    pub predicted: f64,
     /// What binds the rates then.
     pub then_bound_by: String,
 }
@@ -43,9 +43,9 @@ pub struct WorkersStep {
     pub range: (u32, u32),
     pub from: u32,
     pub to: u32,
-    /// Activations of the module per second that the contract requires, and that are promised.
+    /// Activations of the module per second that the contract requires, and that are predicted.
     pub required_rate: f64,
-    pub promised_rate: f64,
+    pub predicted_rate: f64,
 }
 
 /// A greatest rate that lacks this share of the required one is rounding.
@@ -181,7 +181,7 @@ impl Contract {
                 range: (adaptation.least, adaptation.most),
                 to: size.workers,
                 required_rate: 0.0,
-                promised_rate: 0.0,
+                predicted_rate: 0.0,
             })
         };
         Ok(sizes.into_iter().filter_map(step).collect())
@@ -213,12 +213,12 @@ impl Contract {
         }
         for one in &mut modules {
             one.required_rate = assessment.rate(&one.module).unwrap_or_default();
-            one.promised_rate = one.required_rate * greatest / capacity.rate;
+            one.predicted_rate = one.required_rate * greatest / capacity.rate;
         }
         Ok(Remedy::Set(ContractStep {
             modules,
             feature: capacity.feature,
-            promised: greatest,
+            predicted: greatest,
             then_bound_by,
         }))
     }

@@ -357,7 +357,9 @@ impl Checker<'_> {
             return Some(margin);
         }
         let message = "`undo_if_worse_by` is a share: 0% or more and less than 100%";
-        self.refuse("E0145", expr.span, message)
+        let wrong = Diagnostic::wrong("E0145", expr.span, message);
+        let is_without_sign = (1.0..100.0).contains(&margin);
+        self.report(wrong.help_if(is_without_sign.then(|| format!("write `{margin}%`"))))
     }
 }
 

@@ -96,9 +96,9 @@ keys! {
         "for" => Formula, "How many windows in a row the condition must hold.";
         "while" => Formula, "Instead of `when`: what was done is reverted when this no longer holds.";
         "every" => Name, "When the tune is evaluated: at the end of this window, or at each hit of this probe.";
-        "range" => Formula, "A condition on `value`; outside nothing is written.";
+        "range" => Formula, "A condition on `value`; where it is false nothing is written.";
         "initial" => Formula, "The value written at the start, until the first window.";
-        "expect" => Formula, "What the model promises; the decision carries it.";
+        "expect" => Formula, "What the model predicts; the decision carries it.";
         "guard" => Mapping(&GUARD), "What reverts a change that does harm.";
         "cooldown" => Formula, "The time between two decisions.";
         "stale" => Formula, "After so many windows a decision is given up if the actuator has not reported its result.";

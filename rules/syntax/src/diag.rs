@@ -151,10 +151,15 @@ pub fn did_you_mean<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Ite
 /// What to write instead of `word`: "did you mean `x`?", or all candidates if none is near and they are few.
 pub fn names_help<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S>) -> Option<String> {
     let candidates: Vec<S> = candidates.into_iter().collect();
-    let names = candidates.iter().map(AsRef::as_ref);
-    let is_list = (1..=LISTED_MAX).contains(&candidates.len());
-    let list = || format!("known: {}", names.clone().collect::<Vec<_>>().join(", "));
-    did_you_mean(word, names.clone()).or_else(|| is_list.then(list))
+    let names: Vec<&str> = candidates.iter().map(AsRef::as_ref).collect();
+    let near = did_you_mean(word, names.iter().copied());
+    // Of `window.length`: what the window has.
+    let part = word.rsplit_once('.').map(|(before, _)| format!("{before}."));
+    let of_part = |name: &&str| part.as_ref().is_some_and(|part| name.starts_with(part));
+    let parts: Vec<&str> = names.iter().copied().filter(of_part).collect();
+    let listed = if parts.is_empty() { names } else { parts };
+    let is_list = (1..=LISTED_MAX).contains(&listed.len());
+    near.or_else(|| is_list.then(|| format!("known: {}", listed.join(", "))))
 }
 
 /// So many names are listed where none is near.
@@ -169,6 +174,10 @@ pub fn nearest<S: AsRef<str>>(word: &str, candidates: impl IntoIterator<Item = S
     let near = |candidate: &S| {
         let candidate = compared(candidate.as_ref());
         let length = candidate.chars().count();
+        // The first letters of a name: `find` of `finding`.
+        if letters >= SHORT && length <= 2 * letters && candidate.starts_with(&typed) {
+            return Some((allowed, Reverse(letters)));
+        }
         // Cheap for the many symbols of a program: the distance is at least the difference in length.
         let is_near = length.abs_diff(letters) <= allowed;
         let distance = is_near.then(|| strsim::osa_distance(&typed, &candidate))?;
@@ -215,6 +224,10 @@ mod tests {
         assert_eq!(did_you_mean("latency", names), None);
         assert_eq!(did_you_mean("x", ["y"]), None);
         assert_eq!(did_you_mean("work", ["fork", "warn"]), None);
+        assert_eq!(
+            did_you_mean("find", ["for", "finding"]),
+            Some("did you mean `finding`?".into())
+        );
     }
 
     #[test]
@@ -229,7 +242,13 @@ mod tests {
             Some("known: step, sweep".into())
         );
         assert_eq!(help("latency", &[]), None);
-        assert_eq!(help("latency", &["x"; LISTED_MAX + 1]), None);
+        let mut many = vec!["x"; LISTED_MAX + 1];
+        assert_eq!(help("latency", &many), None);
+        many.extend(["pulse.duration", "pulse.index"]);
+        assert_eq!(
+            help("pulse.latency", &many),
+            Some("known: pulse.duration, pulse.index".into())
+        );
     }
 
     #[test]

@@ -102,14 +102,14 @@ impl Session {
         set: &Assignment,
     ) -> Result<Option<Tried>, Refusal> {
         let child = fork.pid;
-        let suspended_ns = clock::suspended_ns();
+        let offset_ns = clock::boot_offset_ns();
         let written = (
             change.intent.at.monotonic_ns,
             change.applied_ns.unwrap_or(u64::MAX),
         );
         let written = (
-            written.0.saturating_add(suspended_ns),
-            written.1.saturating_add(suspended_ns),
+            written.0.saturating_add_signed(offset_ns),
+            written.1.saturating_add_signed(offset_ns),
         );
         let forked = forked(fork.first_ticks, written);
         if forked == Forked::Before {

@@ -16,7 +16,7 @@ pub enum TargetError {
         listed: String,
     },
     /// No process here belongs to this target.
-    #[error("no process that you may inspect here belongs to {target}{}", elsewhere(.target))]
+    #[error("no process of {target} is visible to you on this machine; check the name, or try with sudo{}", elsewhere(.target))]
     NoProcessOf { target: String },
     /// An unknown kind of target.
     #[error(
@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(resolve("app", &table), Ok(vec![20]));
         insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; give the number of one, or of several to watch them together");
         insta::assert_snapshot!(resolve("none", &table).unwrap_err(), @"no program named none runs here");
-        insta::assert_snapshot!(resolve("slurm:4711.0", &table).unwrap_err(), @"no process that you may inspect here belongs to slurm:4711.0; on the job's nodes: srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711.0");
-        insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process that you may inspect here belongs to container:3f9c");
+        insta::assert_snapshot!(resolve("slurm:4711.0", &table).unwrap_err(), @"no process of slurm:4711.0 is visible to you on this machine; check the name, or try with sudo; on the job's nodes: srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711.0");
+        insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process of container:3f9c is visible to you on this machine; check the name, or try with sudo");
         insta::assert_snapshot!(resolve("pbs:12", &table).unwrap_err(), @"there are no targets of the form pbs:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c, pmix:2283995137, hydra:n1:40123");
     }
 }

@@ -114,24 +114,24 @@ impl GuardedStep {
         all.join(", ")
     }
 
-    /// `rank1: render_workers 1 -> 3: promised 33.3/s`, of the rate that the guard compares.
-    pub(super) fn promise(&self) -> String {
+    /// `rank1: render_workers 1 -> 3: predicted 33.3/s`, of the rate that the guard compares.
+    pub(super) fn prediction(&self) -> String {
         let first = self.step.modules.first();
         let rate = first.map_or(0.0, |one| match self.adds() {
-            true => one.promised_rate,
+            true => one.predicted_rate,
             false => one.required_rate,
         });
-        format!("{}: promised {}/s", self.change(), significant(rate, 3))
+        format!("{}: predicted {}/s", self.change(), significant(rate, 3))
     }
 
-    /// `rank1: render_workers 1 -> 3; film 2.78/s is promised, then bound by rank1`
+    /// `rank1: render_workers 1 -> 3; film 2.78/s is predicted, then bound by rank1`
     pub fn sentence(&self) -> String {
         let step = &self.step;
         format!(
-            "{}; {} {}/s is promised, then bound by {}",
+            "{}; {} {}/s is predicted, then bound by {}",
             self.change(),
             step.feature,
-            significant(step.promised, 3),
+            significant(step.predicted, 3),
             step.then_bound_by
         )
     }
@@ -166,11 +166,11 @@ fn text(rule: &str, contract: &str, step: &ContractStep, measured: &[&MeasuredMo
     let _ = write!(
         out,
         "windows:\n  pulse: {{every: {}s}}\n\
-         metrics:\n  pace: {measure} / {} / pulse.duration\n  promised: {} / 1s\n  required: {} / 1s\n\
+         metrics:\n  pace: {measure} / {} / pulse.duration\n  predicted: {} / 1s\n  required: {} / 1s\n\
          tune:\n",
         significant(every_s, 3),
         significant(counted / rate, 6),
-        per_s(|one| one.promised_rate),
+        per_s(|one| one.predicted_rate),
         per_s(|one| one.required_rate),
     );
     for (at, one) in step.modules.iter().enumerate() {
@@ -199,9 +199,9 @@ fn text(rule: &str, contract: &str, step: &ContractStep, measured: &[&MeasuredMo
 fn condition(names: &str, one: &WorkersStep, adds: bool) -> String {
     match adds {
         true => format!(
-            "    when: pace < promised\n    expect: promised\n    \
+            "    when: pace < predicted\n    expect: predicted\n    \
              guard: {{maximize: pace, over: 5, undo_if_worse_by: 5%}}\n    \
-             finding: \"{names}: {{pace}} activations, and {{promised}} are promised with {} workers in {}\"\n",
+             finding: \"{names}: {{pace}} activations, and {{predicted}} are predicted with {} workers in {}\"\n",
             one.to, one.module
         ),
         false => format!(
@@ -262,7 +262,7 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
             from,
             to,
             required_rate: 0.0,
-            promised_rate: 0.0,
+            predicted_rate: 0.0,
         };
         let contract::Remedy::Set(step) = contract.step(vec![module]).unwrap() else {
             panic!("{to} workers are enough");
@@ -283,11 +283,11 @@ adapt: {pack: {set: hands, range: 1..8, at: MPI_Recv}}
         let more = guarded(2, 5, ranks());
         assert_eq!(
             more.sentence(),
-            "pack: hands 2 -> 5; pack 10.4/s is promised, then bound by pack"
+            "pack: hands 2 -> 5; pack 10.4/s is predicted, then bound by pack"
         );
-        assert_eq!(more.promise(), "pack: hands 2 -> 5: promised 10.4/s");
+        assert_eq!(more.prediction(), "pack: hands 2 -> 5: predicted 10.4/s");
         let less = guarded(8, 6, ranks());
-        assert_eq!(less.promise(), "pack: hands 8 -> 6: promised 10/s");
+        assert_eq!(less.prediction(), "pack: hands 8 -> 6: predicted 10/s");
         let stage = ModuleProcesses::Stage {
             pid: 7,
             program: "pack".to_owned(),

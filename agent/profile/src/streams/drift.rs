@@ -1,4 +1,4 @@
-//! Numbers that a contract states, and that the program no longer has: then its promises do not hold.
+//! Numbers that a contract states, and that the program no longer has: then its predictions do not hold.
 
 use std::collections::BTreeMap;
 

@@ -104,7 +104,7 @@ impl Policy {
                 .extend(modules.map(|one| (one.module.clone(), step.adds()))),
             _ => {}
         }
-        Some(format!("{}; {text}", step.promise()))
+        Some(format!("{}; {text}", step.prediction()))
     }
 
     /// The modules whose numbers of workers can be changed.

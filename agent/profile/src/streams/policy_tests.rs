@@ -168,7 +168,7 @@ fn workers_follow_the_load_with_one_change_a_phase_and_the_contract_holds_again(
     program.work[1] = 0.35;
     assert_eq!(
         program.said(20),
-        ["render: renderers 1 -> 4; pictures 11.4/s is promised, then bound by render"]
+        ["render: renderers 1 -> 4; pictures 11.4/s is predicted, then bound by render"]
     );
     assert!(!program.watch.summary().rates.iter().any(|rate| rate.is_violated));
     // With one less it would not hold.
@@ -176,7 +176,7 @@ fn workers_follow_the_load_with_one_change_a_phase_and_the_contract_holds_again(
     program.work[1] = 0.185;
     assert_eq!(
         program.said(20),
-        ["render: renderers 4 -> 3; pictures 16.2/s is promised, then bound by render"]
+        ["render: renderers 4 -> 3; pictures 16.2/s is predicted, then bound by render"]
     );
     // A little less work is the same phase, though two would be enough now.
     program.work[1] = 0.18;
@@ -184,12 +184,12 @@ fn workers_follow_the_load_with_one_change_a_phase_and_the_contract_holds_again(
     program.work[1] = 0.16;
     assert_eq!(
         program.said(20),
-        ["render: renderers 3 -> 2; pictures 12.5/s is promised, then bound by render"]
+        ["render: renderers 3 -> 2; pictures 12.5/s is predicted, then bound by render"]
     );
     program.work[1] = 0.35;
     assert_eq!(
         program.said(20),
-        ["render: renderers 2 -> 4; pictures 11.4/s is promised, then bound by render"]
+        ["render: renderers 2 -> 4; pictures 11.4/s is predicted, then bound by render"]
     );
 }
 
@@ -199,12 +199,12 @@ fn workers_are_given_back_where_the_source_is_slow_and_not_below_what_is_require
     let mut program = ModelProgram::of([1.0 / 12.0, 0.24, 0.15], [1, 8, 4]);
     assert_eq!(
         program.said(20),
-        ["render: renderers 8 -> 3, pack: packers 4 -> 2; pictures 12/s is promised, then bound by source"]
+        ["render: renderers 8 -> 3, pack: packers 4 -> 2; pictures 12/s is predicted, then bound by source"]
     );
     let step = program.policy.steps().last().unwrap();
     assert_eq!(
-        step.promise(),
-        "render: renderers 8 -> 3, pack: packers 4 -> 2: promised 10/s"
+        step.prediction(),
+        "render: renderers 8 -> 3, pack: packers 4 -> 2: predicted 10/s"
     );
     assert!(
         !program
@@ -231,7 +231,7 @@ fn what_did_not_help_or_did_harm_is_left_alone() {
     program.workers[1] = 16;
     assert_eq!(
         program.said(30),
-        ["render: renderers 16 -> 4; pictures 11.4/s is promised, then bound by render"]
+        ["render: renderers 16 -> 4; pictures 11.4/s is predicted, then bound by render"]
     );
     // New requirements are a new beginning.
     let contract = Contract::parse(&PACKED.replace("10/s", "8/s")).unwrap();
@@ -244,7 +244,9 @@ fn several_modules_are_set_in_one_step_where_one_alone_only_moves_the_bottleneck
     let mut program = ModelProgram::of([0.02, 0.35, 0.15], [1, 1, 1]);
     assert_eq!(
         program.said(20),
-        ["render: renderers 1 -> 4, pack: packers 1 -> 2; pictures 11.4/s is promised, then bound by render"]
+        [
+            "render: renderers 1 -> 4, pack: packers 1 -> 2; pictures 11.4/s is predicted, then bound by render"
+        ]
     );
     let step = program.policy.steps()[0].clone();
     let rule = rules::CheckedRule::from_source(&step.text);

@@ -47,7 +47,7 @@ table! {
     label "direction", 4,
         "`sent`: passed to MPI for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` from files";
     label "activity", 4,
-        "of the threads of OpenMP teams, from the begin of a region to its end: `working`, `starting` (not yet there), `waiting` (at the end, for the last one), `ending`";
+        "of the threads of OpenMP teams, from the beginning of a region to its end: `working`, `starting` (not yet there), `waiting` (at the end, for the last one), `ending`";
     label "threads", SIZES_MAX, "the size of the largest OpenMP team of an iteration: the eight sizes that were measured last";
     label "estimate", 3, "`expected`, and the bounds of its 90 % interval: `least`, `most`";
     label "cause", 5,

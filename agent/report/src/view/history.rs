@@ -92,7 +92,7 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
     )];
     let mut report = |word: &str, text: &str| lines.push(format!("     {word:<9} {text}"));
     if let Some(expect) = &first.expect {
-        report("promised", expect);
+        report("predicted", expect);
     }
     if let Some(guard) = &first.guard {
         let are_reverted = changes
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_with_promise_result_and_reasons() {
+    fn a_change_is_shown_with_prediction_result_and_reasons() {
         let change = ChangeView {
             decision: 3,
             rule: "optimal-workers".into(),
@@ -220,7 +220,7 @@ mod tests {
         insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
         1 decision
          1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.2 s (first after 1.1 s): written
-            promised  61.2 ms
+            predicted 61.2 ms
             guard     not judged: the program ended after 3 of 5 windows
             because   best: 7; T(begin.workers): 108 ms
         ");

@@ -31,7 +31,7 @@ pub struct ChangeId {
 pub struct Decided {
     pub id: DecisionId,
     pub rule: String,
-    /// What the rule promises of it.
+    /// What the rule predicts of it.
     pub promise: Option<String>,
     /// What was done, in one line for all processes; `None` for values, which are counted.
     pub summary: Option<String>,

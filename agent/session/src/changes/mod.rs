@@ -578,7 +578,9 @@ impl Decided {
             None => format!("{} written and read back", plural(written, "change")),
         };
         match (&self.promise, &self.how) {
-            (Some(promise), Execution::Each | Execution::Together) => format!("{done}, promised {promise}"),
+            (Some(prediction), Execution::Each | Execution::Together) => {
+                format!("{done}, predicted {prediction}")
+            }
             _ => done,
         }
     }

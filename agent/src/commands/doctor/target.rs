@@ -1,5 +1,7 @@
 //! Tests on one program: inspecting it, probing it, and whether writes would be permitted. Writes nothing.
 
+use std::path::Path;
+
 use job::{Discovery, Job, Member};
 use plan::ValueType;
 use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
@@ -13,9 +15,13 @@ use crate::{exit::Failure, rights};
 /// A variable that every program with a C library has.
 const SOME_VARIABLE: &str = "optopt";
 
-/// The first process of a target.
+/// The first process of a target, if it runs here.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
-    super::super::target::pid(target)
+    let pid = super::super::target::pid(target)?;
+    match Path::new(&format!("/proc/{pid}")).exists() {
+        true => Ok(pid),
+        false => Err(Failure::invalid(format!("no process {pid} runs on this machine"))),
+    }
 }
 
 pub(super) fn checks(pid: i32) -> Vec<Check> {

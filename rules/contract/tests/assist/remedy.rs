@@ -29,8 +29,11 @@ fn s3_34_the_least_number_of_workers_follows_from_measured_times() {
     };
     let set = (render.variable.as_str(), render.from, render.to);
     assert_eq!(set, ("nrender", 10, 20));
-    assert!((step.promised - 20.0 / 19.5).abs() < 1e-9, "{step:?}");
-    assert_eq!((render.required_rate, render.promised_rate), (1.0, step.promised));
+    assert!((step.predicted - 20.0 / 19.5).abs() < 1e-9, "{step:?}");
+    assert_eq!(
+        (render.required_rate, render.predicted_rate),
+        (1.0, step.predicted)
+    );
     assert_eq!((step.feature.as_str(), render.range), ("pictures", (1, 100)));
     assert_eq!(step.then_bound_by, "C2");
     // One worker less cannot deliver it.
@@ -88,7 +91,7 @@ fn s3_34_several_modules_get_workers_where_one_alone_moves_the_bottleneck() {
     };
     assert_eq!(set(&step), [("render", 2, 4), ("pack", 1, 2)]);
     assert_eq!(
-        (step.promised, step.then_bound_by.as_str()),
+        (step.predicted, step.then_bound_by.as_str()),
         (10.0, "render"),
         "{step:?}"
     );
@@ -133,7 +136,7 @@ fn s3_34_workers_that_are_not_needed_are_given_back_with_a_tenth_to_spare() {
         let found = spare.as_ref().map(set).unwrap_or_default();
         assert_eq!(found, expected, "{work:?} {now:?}");
         assert!(
-            spare.is_none_or(|step| step.promised >= 10.0 - 1e-9),
+            spare.is_none_or(|step| step.predicted >= 10.0 - 1e-9),
             "the contract holds"
         );
     }

@@ -66,7 +66,7 @@ fn a_decision_of_a_rule_that_was_switched_off_or_removed_is_not_awaited() {
 }
 
 #[test]
-fn a_decision_carries_what_it_promises_and_where_it_takes_effect() {
+fn a_decision_carries_what_it_predicts_and_where_it_takes_effect() {
     let extra = "    expect: sum(mpi.calls) / 1s * 2\n    at: {entry: step}\n    range:";
     let outputs = shares(&[("    range:", extra)]).window(HEALTHY);
     let [Output::FindingOpened(_), Output::Decision(decision)] = outputs.as_slice() else {

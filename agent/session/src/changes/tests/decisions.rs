@@ -38,9 +38,12 @@ fn a_receipt_of_nothing_that_was_ordered_is_ignored() {
 
 #[test]
 fn a_change_is_reported_when_it_is_made() {
-    let mut it = after!(new(); promised(1, "2x", [R0]), ms(0));
+    let mut it = after!(new(); predicted(1, "2x", [R0]), ms(0));
     let effects = it.on(written(1, 0, 1), ms(1));
-    assert_eq!(effects[0], say_did("1 change written and read back, promised 2x"));
+    assert_eq!(
+        effects[0],
+        say_did("1 change written and read back, predicted 2x")
+    );
 }
 
 #[test]

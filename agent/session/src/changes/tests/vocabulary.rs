@@ -126,10 +126,9 @@ pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) ->
     ))
 }
 
-pub(super) fn promised<const N: usize>(id: u64, promise: &str, ranks: [Rank; N]) -> ChangeEvent {
-    let promise = Some(promise.to_owned());
+pub(super) fn predicted<const N: usize>(id: u64, prediction: &str, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(Decided {
-        promise,
+        promise: Some(prediction.to_owned()),
         ..decision(id, "r", Execution::Each, Keyword::Set, ranks)
     })
 }
