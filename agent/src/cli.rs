@@ -107,7 +107,7 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Explain an error (E0107), a rule (openmpi-busy-wait) or a change (change 8123:1)
     Explain {
-        /// The code of an error, the name of a finding, or `change` and PID:NUMBER
+        /// The code of an error, the name of a rule, or `change` and PID:NUMBER
         #[arg(required = true, num_args = 1..)]
         id: Vec<String>,
     },
@@ -121,7 +121,7 @@ pub enum Command {
     Call(CallArgs),
     /// Change the code of a program: `undo` reverts each change
     Patch(PatchArgs),
-    /// Watch for a session on another machine (join), or probe for users without rights (serve)
+    /// Let this machine join a session of another one (join), or probe for users without rights (serve)
     #[command(subcommand)]
     Node(NodeCommand),
     /// Test what works on this machine, and how to fix the rest

@@ -262,13 +262,16 @@ fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
     let over = guard.over.as_ref().map_or(String::new(), ToString::to_string);
     row(&format!("the guard {verb}"), Some(guard.objective.to_string()));
     row(
-        "and reverts the change if that is worse by",
-        Some(format!("{margin} over {over} windows")),
+        "it compares this many windows before and after the change:",
+        Some(over),
     );
     row(
-        "and keeps what is",
-        guard.keep.as_ref().map(|text| text.raw.replace('_', " ")),
+        "the verdict is worse if the objective worsens by more than",
+        Some(margin),
     );
+    let is_lenient = guard.keep.as_ref().is_some_and(|text| text.raw == "not_worse");
+    let kept = if is_lenient { "not worse" } else { "confirmed" };
+    row("the change is kept only if it is", Some(kept.to_owned()));
     row(
         "where `was`, of before the change, is",
         guard.was.as_ref().map(ToString::to_string),

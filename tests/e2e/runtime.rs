@@ -232,7 +232,7 @@ fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves() -> O
     assert_has!(
         text,
         "bound to 1 CPUs",
-        "What started the processes may use",
+        "Their parent or launcher may use",
         "1 change reverted"
     );
     assert_eq!(masks()?, before, "{text}");

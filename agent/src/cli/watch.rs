@@ -38,8 +38,8 @@ pub struct AttachArgs {
     #[command(flatten)]
     pub watch: WatchArgs,
     /// Watch the job on this machine (here), on all of its machines (all), or also on those of a list: n[1-4],b. Agents are
-    /// started there by srun or ssh, as you, and end with the session. `all` is the default where TARGET is a launcher or
-    /// a Slurm job
+    /// started there by srun or ssh, as you, and end with the session. Without it: all where TARGET is a launcher or a
+    /// Slurm job, but here with --apply or --join-file, and for every other TARGET
     #[arg(
         long,
         value_name = "here|all|LIST",
@@ -73,8 +73,8 @@ pub struct AttachArgs {
 /// The flags of a session, of `attach` and `run` alike.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Let rules change the program: those that may act by themselves, or those named here. Rules that change code, load
-    /// libraries or have `must_be_named` act only if named (`tuneagent rule list` shows which)
+    /// Let rules change the program. With names, only those rules may; without, all but those that change code, load
+    /// libraries or have `must_be_named` (`tuneagent rule list` shows which)
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',', help_heading = "Changes")]
     pub apply: Option<Vec<String>>,
     /// Show also what each rule measured, and why it found nothing
@@ -84,8 +84,8 @@ pub struct WatchArgs {
     /// is lost for that. Needs --apply
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%", requires = "apply", value_parser = share, help_heading = "Changes")]
     pub scaling: Option<String>,
-    /// Speedups are relative to the run with this many threads (4 by default); if none was measured, to that with the
-    /// largest smaller team that was
+    /// Speedups are relative to the largest measured team of at most this many threads (4 by default), or to the smallest
+    /// measured team if all are larger
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..), help_heading = "What is watched")]
     pub baseline: Option<u32>,
     /// At the end of the session keep the changes that the guard confirmed instead of reverting them. The session ends when

@@ -141,7 +141,7 @@ impl Resolver<'_> {
         let decided = Decided {
             id: decision.id,
             rule: decision.rule,
-            promise: decision.expect,
+            expect: decision.expect,
             again: decision.again,
             summary: (!is_counted).then(|| switched(&decision.steps)),
             how,

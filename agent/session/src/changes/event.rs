@@ -32,7 +32,7 @@ pub struct Decided {
     pub id: DecisionId,
     pub rule: String,
     /// What the rule predicts of it.
-    pub promise: Option<String>,
+    pub expect: Option<String>,
     /// What was done, in one line for all processes; `None` for values, which are counted.
     pub summary: Option<String>,
     /// It was reverted to be compared and is made again, without another line on the screen.

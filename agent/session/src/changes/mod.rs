@@ -577,7 +577,7 @@ impl Decided {
             Some(summary) => summary.clone(),
             None => format!("{} written and read back", plural(written, "change")),
         };
-        match (&self.promise, &self.how) {
+        match (&self.expect, &self.how) {
             (Some(prediction), Execution::Each | Execution::Together) => {
                 format!("{done}, predicted {prediction}")
             }

@@ -11,7 +11,7 @@ use rules::Time;
 pub(super) const LOG_BYTES_MAX: usize = 16 << 20;
 
 /// The newest format of the log. A change of an event or an effect increments it.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// The first line: how the session began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

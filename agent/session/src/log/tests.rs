@@ -93,7 +93,7 @@ fn a_log_is_a_line_for_each_event_between_a_header_and_a_count() {
     assert_eq!(
         short(),
         concat!(
-            r#"{"session_log":2,"tuneagent":""#,
+            r#"{"session_log":3,"tuneagent":""#,
             env!("CARGO_PKG_VERSION"),
             r#"","program":"app","origin":{"attached":{"has_launcher":false}},"missing":[],"armed_ns":0}
 {"at":2500000000,"part":"members","event":{"tick":0},"effects":[{"check_programs":0},{"scan":0}]}
@@ -163,9 +163,9 @@ fn a_file_that_is_no_complete_log_is_refused_with_the_line() {
         (format!("{whole}{}\n", all[1]), 4, "lines are missing"),
         (whole.replace("\"tick\"", "\"tock\""), 2, "unknown variant `tock`"),
         (
-            whole.replace("session_log\":2", "session_log\":3"),
+            whole.replace("session_log\":3", "session_log\":4"),
             1,
-            "format 3 of tuneagent",
+            "format 4 of tuneagent",
         ),
         (whole.replace("members", "engine"), 2, "unknown variant `engine`"),
         (String::new(), 1, "EOF"),

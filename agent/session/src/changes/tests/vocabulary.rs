@@ -128,7 +128,7 @@ pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) ->
 
 pub(super) fn predicted<const N: usize>(id: u64, prediction: &str, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(Decided {
-        promise: Some(prediction.to_owned()),
+        expect: Some(prediction.to_owned()),
         ..decision(id, "r", Execution::Each, Keyword::Set, ranks)
     })
 }
