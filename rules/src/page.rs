@@ -122,7 +122,7 @@ fn observations(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     table(
         out,
         "Probes",
-        &["probe", "in every", "at", "captures"],
+        &["probe", "role", "at", "captures"],
         file.probes
             .iter()
             .filter(|entry| !entry.implied)

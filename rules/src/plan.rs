@@ -65,10 +65,11 @@ impl PlannedEffect {
 /// The sentence for any program.
 impl fmt::Display for PlannedEffect {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = self
-            .role
-            .as_ref()
-            .map_or(String::new(), |role| format!(" in every {role}"));
+        let of = match self.role.as_deref() {
+            None => String::new(),
+            Some("process") => " in every process".to_owned(),
+            Some(role) => format!(" in every process of the role {role}"),
+        };
         write!(out, "{}{of}{}", self.does, self.more)
     }
 }
