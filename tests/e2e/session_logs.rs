@@ -18,7 +18,7 @@ fn a_session_log_is_listed_and_written_for_other_programs() -> Outcome {
     assert_has!(
         text,
         "members  present slot 0",
-        "changes  decided how each, id 1",
+        "changes  decided expect 58.7 ms, how each, id 1",
         "rule optimal-workers",
         "-> order 0 do decision 1",
         "leaving  stop has actuator, reason Ctrl-C",
