@@ -59,10 +59,8 @@ fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     }
     let results = file.results.as_deref().unwrap_or("the rule does not state it");
     let guard = rule.tunes.iter().find_map(|tune| tune.guard());
-    let has_inverse = file
-        .tunes
-        .iter()
-        .any(|tune| tune.inverse.as_ref().is_none_or(|one| one.call.is_some()));
+    let mut acting = file.tunes.iter().filter(|tune| tune.action.is_some());
+    let has_inverse = acting.any(|tune| tune.inverse.as_ref().is_none_or(|one| one.call.is_some()));
     let reverted = match guard {
         _ if !has_inverse => "Not reverted: what it does leaves nothing to revert.",
         Some(guard) if guard.keeps_unless_worse => {

@@ -134,6 +134,8 @@ fn a_bad_rule_is_reverted_within_ten_iterations_and_the_run_is_hardly_longer() -
             .zip(wrong.last())
             .ok_or("no iteration was changed")?;
         assert!(last - first < 10 || is_compared_in_turns, "{wrong:?}\n{text}");
+        let mut in_a_row = wrong.chunk_by(|one, next| next - one == 1);
+        assert!(in_a_row.all(|run| run.len() <= 10), "{wrong:?}\n{text}");
         assert_eq!(report["changes"].as_array().map(Vec::len), Some(1), "{report}");
         let change = &report["changes"][0];
         assert_eq!(change["guard"]["verdict"], "reverted", "{text}");

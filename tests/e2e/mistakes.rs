@@ -93,7 +93,7 @@ const MISTAKES: &str = "\
 2    attach no-such-program => tuneagent ps
 0    attach --duration 2s --rules none RULE PID => it is asleep
 2    attach --apply openmpi-busy-wait PID => --apply=openmpi-busy-wait
-2    attach PID --duration -1s => expected a time such as 10s
+2    attach PID --duration -1s => invalid value '-1s' for '--duration <TIME>': expected a time such as 10s
 2    get PID limit => did you mean `limits`?
 2    set PID limit=3 => did you mean `limits`?
 2    get PID cgf.solver.chunk => did you mean `cfg.solver.chunk`?

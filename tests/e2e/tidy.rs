@@ -479,18 +479,7 @@ fn everything_is_printed_by_one_module() -> Outcome {
         "agent/report/src/view/terminal.rs",
         "agent/report/src/view/live/terminal.rs",
     ];
-    let mut found = lines_with(
-        &prints,
-        &agent_and(&[
-            "tuner/src",
-            "rules/src",
-            "rules/contract/src",
-            "rules/plan/src",
-            "rules/recording/src",
-            "rules/syntax/src",
-        ]),
-        &known,
-    )?;
+    let mut found = lines_with(&prints, &agent_and(&OTHERS), &known)?;
     // Queries about the terminal and its width.
     found.retain(|line| !line.contains("is_terminal()") && !line.contains("columns("));
     assert_none(

@@ -310,13 +310,3 @@ pub(crate) fn written(decision: &Decision, variable: &str) -> Option<f64> {
 fn time(ms: f64) -> Time {
     Time((ms * 1e6).round() as u64)
 }
-
-/// Asserts equality up to this number of decimal places.
-#[track_caller]
-pub(crate) fn near(found: f64, expected: f64, digits: i32, what: &str) {
-    let off = 0.500_001 * 10_f64.powi(-digits);
-    assert!(
-        (found - expected).abs() <= off,
-        "{what}: {found} is not {expected} to {digits} digits"
-    );
-}

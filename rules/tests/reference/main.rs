@@ -6,12 +6,8 @@
 //! rates by a rule; the rest is in `rules/contract/tests`), S4 SelfAnalyzer. For each error in a work, a test asserts the corrected value and that the printed value
 //! differs.
 
-/// Asserts `found => expected` up to this number of decimal places.
-macro_rules! near {
-    ($found:expr => $expected:expr, $digits:expr, $($what:tt)+) => {
-        $crate::bench::near($found, $expected, $digits, &format!($($what)+))
-    };
-}
+#[macro_use]
+mod near;
 mod bench;
 mod tape;
 mod tapes;

@@ -50,7 +50,7 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
             now: snapshot.advice(finding).map(str::to_owned),
             ..finding.clone()
         };
-        lines.extend(block(index + 1, finding, &in_order[..index]));
+        lines.extend(block(finding, &in_order[..index]));
         // The condition of a repaired finding fails now, which does not describe the rule's state.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         // A finding is closed after several windows in which its condition fails; one of them is no news, and neither is
@@ -69,7 +69,7 @@ fn of(snapshot: &Snapshot, past: &[FindingView], shown: none::Shown) -> Vec<Stri
     }
     let room = FINDINGS_SHOWN.saturating_sub(snapshot.findings.len());
     for (finding, index) in past.iter().take(room).zip(snapshot.findings.len()..) {
-        lines.extend(block(index + 1, finding, &in_order[..index]));
+        lines.extend(block(finding, &in_order[..index]));
     }
     let rest = all.saturating_sub(FINDINGS_SHOWN);
     if rest > 0 {
@@ -113,7 +113,7 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     )];
     let in_order: Vec<_> = snapshot.findings.iter().collect();
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
-        let first = block(index + 1, finding, &in_order[..index]).swap_remove(0);
+        let first = block(finding, &in_order[..index]).swap_remove(0);
         lines.push(first.trim_end_matches(':').to_owned());
         let mut advice = snapshot.advice(finding).unwrap_or_default().lines();
         lines.extend(advice.next().map(|command| format!("    now    {command}")));
@@ -160,8 +160,9 @@ pub(super) fn state_line(rule: &RuleView) -> String {
 
 /// The lines of a finding. What the findings shown above it say, too, is not repeated, because
 /// several rules may find one cause.
-pub(super) fn block(number: usize, finding: &FindingView, above: &[&FindingView]) -> Vec<String> {
+pub(super) fn block(finding: &FindingView, above: &[&FindingView]) -> Vec<String> {
     let mut lines = Vec::new();
+    let number = above.len() + 1;
     let text = text(finding, above);
     let mut text = text.iter();
     let numbers = time(finding.numbers_at);
@@ -189,11 +190,12 @@ pub(super) fn block(number: usize, finding: &FindingView, above: &[&FindingView]
 
 /// What a finding says in addition to those that are shown above it.
 pub fn text(finding: &FindingView, above: &[&FindingView]) -> Vec<String> {
-    let same = above
-        .iter()
-        .map(|other| (other, repeated(&finding.text, &other.text)));
+    let same = above.iter().find_map(|other| {
+        let repeated = repeated(&finding.text, &other.text);
+        (repeated > 0).then_some((other, repeated))
+    });
     let lines = finding.text.lines().map(str::to_owned);
-    match { same }.find(|(_, repeated)| *repeated > 0) {
+    match same {
         Some((other, repeated)) => {
             let reference = format!("The same as {}.", other.rule);
             std::iter::once(reference).chain(lines.skip(repeated)).collect()

@@ -1,12 +1,9 @@
 //! S3, performance contracts of ASSIST programs: the numbers of the source, from contract files through the
 //! product.
 
-/// Asserts `found => expected` up to this number of decimal places.
-macro_rules! near {
-    ($found:expr => $expected:expr, $digits:expr, $($what:tt)+) => {
-        $crate::near($found, $expected, $digits, &format!($($what)+))
-    };
-}
+#[macro_use]
+#[path = "../../../tests/reference/near.rs"]
+mod near;
 
 mod capacity;
 mod detailed;
@@ -37,15 +34,6 @@ fn refused(source: &str) -> String {
         Err(wrong) => wrong,
     };
     syntax::diag::render("contract.yaml", source, &wrong)
-}
-
-#[track_caller]
-fn near(found: f64, expected: f64, digits: i32, what: &str) {
-    let off = 0.500_001 * 10_f64.powi(-digits);
-    assert!(
-        (found - expected).abs() <= off,
-        "{what}: {found} is not {expected} to {digits} digits"
-    );
 }
 
 #[track_caller]

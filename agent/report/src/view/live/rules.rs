@@ -89,7 +89,7 @@ fn details(snapshot: &Snapshot, name: &str, columns: usize) -> Vec<Line<'static>
     let mut lines = vec![title(format!(" {name}"))];
     let mut texts: Vec<String> = Vec::new();
     for finding in snapshot.findings.iter().filter(|finding| finding.rule == name) {
-        texts.extend(findings::block(1, finding, &[]).into_iter().skip(1));
+        texts.extend(findings::block(finding, &[]).into_iter().skip(1));
         texts.push(format!("    found  after {}", time(finding.at)));
         let first = finding.text.lines().next().unwrap_or_default();
         lines.extend(wrapped("    ", &format!("    {first}"), columns));
