@@ -28,7 +28,7 @@ use crate::{
 
 /// Threads of the whole-program tests. Most of them wait for their turn: `tests/src/turns.rs` limits which run at
 /// the same time, and the more wait, the more of one kind run one after the other.
-const TEST_THREADS: &str = "8";
+const TEST_THREADS: &str = "32";
 
 /// Number of experiments that run at the same time.
 const EXPERIMENTS_AT_ONCE: usize = 3;
