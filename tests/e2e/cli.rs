@@ -42,6 +42,7 @@ explain E9999 => there is no page on E9999
 explain openmp-teamsize => did you mean `openmp-team-size`?
 rule show openmp-teamsize => did you mean `openmp-team-size`?
 explain change 999 => has a change 999
+doctor 999999999 => there is no process 999999999 here
 undo 999999999 => there is no process 999999999 here
 set 999999999 x=1 => there is no process 999999999 here
 ";

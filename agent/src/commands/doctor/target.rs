@@ -1,15 +1,16 @@
 //! Tests on one program: inspecting it, probing it, and whether writes would be permitted. Writes nothing.
 
-use std::path::Path;
-
 use job::{Discovery, Job, Member};
 use plan::ValueType;
 use probe::kernel::{CallMoment, Kernel, LinkRequest, LoadOptions, ProbeSite};
 use profile::error::ErrorText;
 use tuner::journal::StateDir;
-use tuner::{LockError, ProcessError, VariableName, WritablePlace, WritablePlaceError, WriterLock};
+use tuner::{LockError, Process, ProcessError, VariableName, WritablePlace, WritablePlaceError, WriterLock};
 
-use super::{super::target::of_process, Check, CheckResult};
+use super::{
+    super::target::{self, of_process},
+    Check, CheckResult,
+};
 use crate::{exit::Failure, rights};
 
 /// A variable that every program with a C library has.
@@ -17,10 +18,10 @@ const SOME_VARIABLE: &str = "optopt";
 
 /// The first process of a target, if it runs here.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
-    let pid = super::super::target::pid(target)?;
-    match Path::new(&format!("/proc/{pid}")).exists() {
-        true => Ok(pid),
-        false => Err(Failure::invalid(format!("no process {pid} runs on this machine"))),
+    let pid = target::pid(target)?;
+    match Process::open(pid) {
+        Err(error @ ProcessError::NotFound { .. }) => Err(target::failure(error.into())),
+        Ok(_) | Err(_) => Ok(pid),
     }
 }
 
