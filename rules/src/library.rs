@@ -18,7 +18,7 @@ macro_rules! of {
 const LIBRARY: &[(&str, &str)] = of! {
     "runtime": "openmpi-busy-wait" "blas-threads" "mkl-threads" "openmp-team-size"
         "openmp-stated-team-size" "pytorch-threads" "xgboost-threads" "ggml-threads" "onnx-threads" "memory-given-back"
-        "memory-kept" "shared-core" "mpich-busy-wait" "openmpi-crowded" "blas-crowded" "openmp-crowded" "load-imbalance"
+        "memory-kept" "shared-core" "mpich-busy-wait" "openmpi-oversubscribed" "blas-oversubscribed" "openmp-oversubscribed" "load-imbalance"
         "waiting-for-messages" "waiting-in-collectives" "small-messages" "gpu-host-bound" "lost-threads";
 };
 
@@ -34,12 +34,12 @@ pub fn is_built_in(name: &str) -> bool {
 /// Rules for sessions without the right to probe, each with the rule that it replaces: it derives from /proc
 /// what the other observes in calls.
 const WITHOUT_PROBES: &[(&str, &str)] = &[
-    ("openmpi-crowded", "openmpi-busy-wait"),
-    ("blas-crowded", "blas-threads"),
-    ("openmp-crowded", "openmp-team-size"),
-    ("openmp-crowded", "openmp-stated-team-size"),
-    ("openmp-crowded", "pytorch-threads"),
-    ("openmp-crowded", "xgboost-threads"),
+    ("openmpi-oversubscribed", "openmpi-busy-wait"),
+    ("blas-oversubscribed", "blas-threads"),
+    ("openmp-oversubscribed", "openmp-team-size"),
+    ("openmp-oversubscribed", "openmp-stated-team-size"),
+    ("openmp-oversubscribed", "pytorch-threads"),
+    ("openmp-oversubscribed", "xgboost-threads"),
 ];
 
 /// Whether a session with or without probes loads a shipped rule by default.

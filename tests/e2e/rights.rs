@@ -266,7 +266,7 @@ fn without_any_capability_ranks_that_share_cores_are_reported_and_repaired_witho
     let number = 3 * std::thread::available_parallelism()?.get();
     let mut ranks = ana.ranks(&programs::mpi("allreduce", Mpi::OpenMpi)?, number)?;
     ranks.begun("\"pace\"")?;
-    let said = repaired_without_probes(&ana, &[ranks.pid()], "openmpi-crowded", number)?;
+    let said = repaired_without_probes(&ana, &[ranks.pid()], "openmpi-oversubscribed", number)?;
     assert_has!(said, "next   mpirun --mca mpi_yield_when_idle 1");
     Ok(())
 }
@@ -282,7 +282,7 @@ fn without_any_capability_blas_threads_that_share_cores_are_reported_and_repaire
         process.begun("\"pace\"")?;
     }
     let pids: Vec<u32> = processes.iter().map(|process| process.pid()).collect();
-    let said = repaired_without_probes(&ana, &pids, "blas-crowded", number)?;
+    let said = repaired_without_probes(&ana, &pids, "blas-oversubscribed", number)?;
     assert!(said.contains("next   OPENBLAS_NUM_THREADS=1"), "{said}");
     Ok(())
 }
@@ -297,7 +297,7 @@ fn without_any_capability_teams_that_share_cores_are_reported_and_left_as_they_a
     }
     let pids = programs.each_ref().map(|program| program.pid().to_string());
     let mut session = ana.start(&["attach", "--apply", "--plain", &pids[0], &pids[1]])?;
-    let rule = "openmp-crowded";
+    let rule = "openmp-oversubscribed";
     session.lines.wait_for_line(&format!("finding  {rule}"), SOON)?;
     let (code, text) = ana.run(&["session", "stop", &pids[0]])?;
     assert_eq!((code, session.wait()?), (0, 0), "{text}");

@@ -26,9 +26,9 @@ const ELSEWHERE: [(&str, &str); 27] = [
     ("threads", "e2e/detected.rs"),
     ("scaling", "e2e/shapes.rs"),
     ("cpu-shares", "e2e/scaling.rs"),
-    ("blas-crowded", "e2e/rights.rs"),
-    ("openmpi-crowded", "e2e/rights.rs"),
-    ("openmp-crowded", "e2e/rights.rs"),
+    ("blas-oversubscribed", "e2e/rights.rs"),
+    ("openmpi-oversubscribed", "e2e/rights.rs"),
+    ("openmp-oversubscribed", "e2e/rights.rs"),
     ("load-imbalance", "e2e/iterations.rs"),
     ("openmpi-busy-wait", "src/repairs.rs"),
     // Cases of e2e/runtime.rs.

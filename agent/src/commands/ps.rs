@@ -38,7 +38,7 @@ const RIVALS_SHOWN: usize = 3;
 const INDENT: &str = "          ";
 
 /// If a program needs more than this many CPUs per CPU that it may use, it has too many threads.
-const CROWDED: f64 = 1.1;
+const OVERSUBSCRIBED: f64 = 1.1;
 
 /// A program is reported as waiting if it waits for a CPU for more than this share of its time.
 const WAIT_SHARE: f64 = 0.05;
@@ -262,7 +262,7 @@ fn why(program: &Program, rivals: &[(&ProgramKey, &Program)]) -> String {
         return String::new();
     }
     let mut parts = Vec::new();
-    if program.wanted() > CROWDED * share.cpus() {
+    if program.wanted() > OVERSUBSCRIBED * share.cpus() {
         let limit = match share.quota {
             Some(quota) if quota < share.allowed.len() as f64 => " (a quota)",
             _ => "",

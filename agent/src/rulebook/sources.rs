@@ -438,9 +438,9 @@ mod tests {
             (Some("none"), false, false, false),
         ] {
             for (name, other) in [
-                ("openmpi-busy-wait", "openmpi-crowded"),
-                ("blas-threads", "blas-crowded"),
-                ("openmp-team-size", "openmp-crowded"),
+                ("openmpi-busy-wait", "openmpi-oversubscribed"),
+                ("blas-threads", "blas-oversubscribed"),
+                ("openmp-team-size", "openmp-oversubscribed"),
             ] {
                 let paths: Vec<String> = path
                     .iter()

@@ -307,7 +307,7 @@ fn limits_and_the_policy_refuse_with_numbers_and_names_and_a_wrong_policy_change
         "--duration",
         "1s",
         "--rules",
-        "openmpi-crowded",
+        "openmpi-oversubscribed",
     ];
     let (_, text) = finish(&mut node.command(&ana, &arguments))?;
     assert!(

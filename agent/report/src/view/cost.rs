@@ -55,7 +55,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
 const UNEQUAL: f64 = 2.0;
 /// If a program wants this many times the CPUs that it may use, its threads mostly wait for each other's CPUs: what
 /// a hit delays lets another thread run, and the sum of the hits says nothing about the time of the program.
-const CROWDED: f64 = 1.25;
+const OVERSUBSCRIBED: f64 = 1.25;
 
 /// The displayed values, recent or over the entire session.
 struct Shown<'a> {
@@ -71,11 +71,16 @@ struct Shown<'a> {
 }
 
 /// The sentence about the program. What the agent uses follows it.
-/// `crowded` has the CPUs that the program may use, if it wants many more.
-fn of_program(snapshot: &Snapshot, slowdown: Slowdown, shown: &Shown<'_>, crowded: Option<f64>) -> String {
+/// `oversubscribed` has the CPUs that the program may use, if it wants many more.
+fn of_program(
+    snapshot: &Snapshot,
+    slowdown: Slowdown,
+    shown: &Shown<'_>,
+    oversubscribed: Option<f64>,
+) -> String {
     let mostly = shown.most_expensive;
     let mostly = mostly.map_or_else(String::new, |name| format!(", mostly of {}", in_sentence(name)));
-    if let Some(allowed) = crowded {
+    if let Some(allowed) = oversubscribed {
         let probes = shown.of_cpu.filter(|share| *share > 0.0);
         let probes = probes.map_or_else(String::new, |share| {
             format!("; probes use ~{} of its CPU time{mostly}", percent(share))
@@ -108,9 +113,9 @@ fn of_program(snapshot: &Snapshot, slowdown: Slowdown, shown: &Shown<'_>, crowde
 }
 
 /// The CPUs that the program may use, if it wants many more.
-fn crowded(snapshot: &Snapshot, slowdown: Slowdown) -> Option<f64> {
+fn oversubscribed(snapshot: &Snapshot, slowdown: Slowdown) -> Option<f64> {
     let allowed = snapshot.cpus.as_ref()?.allowed;
-    Some(allowed).filter(|allowed| slowdown.wanted > CROWDED * allowed)
+    Some(allowed).filter(|allowed| slowdown.wanted > OVERSUBSCRIBED * allowed)
 }
 
 /// The slowdown of the program, and its causes.
@@ -124,12 +129,12 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let resident = resident.map(|resident| format!(", {}", bytes(resident as f64)));
     let starting = shown.starting_ns.map(|cpu_ns| duration(cpu_ns as f64));
     let starting = starting.map(|cpu_time| format!(", and used {cpu_time} of CPU time to start"));
-    let crowded = crowded(snapshot, slowdown);
-    let of_program = of_program(snapshot, slowdown, shown, crowded);
+    let oversubscribed = oversubscribed(snapshot, slowdown);
+    let of_program = of_program(snapshot, slowdown, shown, oversubscribed);
     let [uses, resident, starting] = [uses, resident, starting].map(Option::unwrap_or_default);
     let mut lines = vec![format!(" cost: {of_program}{uses}{resident}{starting}")];
     let is_much = slowdown.all() > TOO_MUCH;
-    if is_full && is_much && slowdown.probes > 0.0 && crowded.is_none() {
+    if is_full && is_much && slowdown.probes > 0.0 && oversubscribed.is_none() {
         lines.push(
             "    no CPU is idle: hits may cost more than was measured, and slow the program more".to_owned(),
         );

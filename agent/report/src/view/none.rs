@@ -18,7 +18,7 @@ const WANTED_MIN: f64 = 0.5;
 const WAITING_SHOWN: f64 = 0.2;
 /// If a program needs this many times the CPUs that it may use, its own threads compete. If it needs about as
 /// many as it may use but waits, others use the CPUs.
-const CROWDED: f64 = 1.1;
+const OVERSUBSCRIBED: f64 = 1.1;
 /// A program whose threads wait and get less than this part of the CPUs that they may use shares them with others.
 const GOT_BY_ITSELF: f64 = 0.75;
 
@@ -169,10 +169,10 @@ fn waits_for_others(snapshot: &Snapshot, is_over: bool) -> Option<String> {
     let (cpu, waiting) = cpus::mean(snapshot, &rates, is_over);
     let wanted = cpu + waiting;
     let share = waiting / wanted;
-    let crowded = snapshot.cpus.as_ref();
-    let crowded =
-        crowded.filter(|cpus| wanted > cpus.allowed * CROWDED && (cpus.is_quota || !is_single(snapshot)));
-    let advice = match crowded {
+    let oversubscribed = snapshot.cpus.as_ref();
+    let oversubscribed = oversubscribed
+        .filter(|cpus| wanted > cpus.allowed * OVERSUBSCRIBED && (cpus.is_quota || !is_single(snapshot)));
+    let advice = match oversubscribed {
         Some(cpus) => {
             let repair = match (cpus.is_quota, is_single(snapshot)) {
                 (true, true) => "raise the CPU quota of its control group".to_owned(),

@@ -65,7 +65,7 @@ fn remove(keep: bool) -> Request {
 /// A shipped rule.
 fn add(mode: Mode) -> Request {
     let mut shipped = rules::library().iter();
-    let (_, text) = shipped.find(|(name, _)| *name == "blas-crowded").unwrap();
+    let (_, text) = shipped.find(|(name, _)| *name == "blas-oversubscribed").unwrap();
     let mut given = Box::<RuleSource>::default();
     given.source.text = (*text).to_owned();
     Request::Add { given, mode }
@@ -96,10 +96,14 @@ fn each_request_in_each_state() {
         (Request::Stop, "stopping", "stopping"),
         (
             add(Mode::Advising),
-            "add blas-crowded advising",
-            "add blas-crowded advising",
+            "add blas-oversubscribed advising",
+            "add blas-oversubscribed advising",
         ),
-        (add(Mode::Applying), not_permitted, "add blas-crowded applying"),
+        (
+            add(Mode::Applying),
+            not_permitted,
+            "add blas-oversubscribed applying",
+        ),
         (add_broken(Mode::Advising), "refused NotThere", "refused NotThere"),
         (add_broken(Mode::Applying), not_permitted, "refused NotThere"),
     ] {
