@@ -126,7 +126,7 @@ const MISTAKES: &str = "\
 2    attach 4194304 => there is no process 4194304 here
 2    replay none.rec --param least=5% => --param least=5% does not fit the rule memory-kept
 2    replay none.rec --param oversubscription=abc => `abc` is no value, and the parameter `oversubscription` is a plain number, such as 1.2
-2    replay none.rec --param oversubscripton=2 => no loaded rule uses the parameter crwding: did you mean `oversubscription`?
+2    replay none.rec --param oversubscripton=2 => no loaded rule uses the parameter oversubscripton: did you mean `oversubscription`?
 2    replay none.rec --rules none optimal-workers --param x=abc => no loaded rule uses the parameter x: there are gain, max_workers
 2    attach 2 => is a thread of the kernel
 2    attach 1 => process 1 is init
