@@ -18,8 +18,9 @@ macro_rules! of {
 const LIBRARY: &[(&str, &str)] = of! {
     "runtime": "openmpi-busy-wait" "blas-threads" "mkl-threads" "openmp-team-size"
         "openmp-stated-team-size" "pytorch-threads" "xgboost-threads" "ggml-threads" "onnx-threads" "memory-given-back"
-        "memory-kept" "shared-core" "mpich-busy-wait" "openmpi-oversubscribed" "blas-oversubscribed" "openmp-oversubscribed" "load-imbalance"
-        "waiting-for-messages" "waiting-in-collectives" "small-messages" "gpu-host-bound" "lost-threads";
+        "memory-kept" "shared-core" "mpich-busy-wait" "openmpi-oversubscribed" "blas-oversubscribed"
+        "openmp-oversubscribed" "load-imbalance" "waiting-for-messages" "waiting-in-collectives" "small-messages"
+        "gpu-host-bound" "lost-threads";
 };
 
 pub fn library() -> &'static [(&'static str, &'static str)] {

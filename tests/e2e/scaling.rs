@@ -1,7 +1,7 @@
 //! How OpenMP programs scale: speedup and lost threads, without a rule and without a name, on programs with
 //! known losses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -256,32 +256,31 @@ fn cpus_are_divided_by_how_well_programs_scale() -> Outcome {
     let start = |words| start_with(programs::openmp("losses")?, "OMP_NUM_THREADS=8", words);
     let jobs = [
         start("library 1000 240000 0 0")?,
-        start("library 18000 2000 0 0")?,
+        // With a second thread it is 1 % faster, the other one with a fifteenth 6 %.
+        start("library 19500 500 0 0")?,
     ];
     let [scaling, flat] = jobs.each_ref().map(|job| job.pid().to_string());
     let rules = ["--rules", "none", "--rules", "cpu-shares", "--param", "cpus=16"];
     let flags = [&[flat.as_str()], &rules[..], &["--apply=cpu-shares"]].concat();
     let mut agent = Agent::attach_armed(jobs[0].pid(), &flags)?;
-    // The threads of this program that were measured, and the time of an iteration with them. Which division is
-    // best by a thread or two depends on what was measured: 14 to 2 and 15 to 1 take the same time.
-    let measured = |report: &Value, pid: &str| -> BTreeMap<u64, f64> {
-        let pid = serde_json::from_str(pid).unwrap_or_default();
-        let sizes = process(report, &pid).and_then(|of| of["openmp"]["scaling"]["sizes"].as_array());
-        let timed = |size: &Value| Some((size["threads"].as_u64()?, size["iteration_s"].as_f64()?));
-        sizes.into_iter().flatten().filter_map(timed).collect()
+    // The time of an iteration of this program with so many threads, once it was measured.
+    let took = |report: &Value, pid: &str, threads: u64| {
+        let pid = serde_json::from_str(pid).ok()?;
+        let sizes = &process(report, &pid)?["openmp"]["scaling"]["sizes"];
+        let mut sizes = sizes.as_array()?.iter();
+        sizes.find(|size| size["threads"] == threads)?["iteration_s"].as_f64()
     };
-    let longest = |report: &Value| -> Option<[f64; 2]> {
-        let [scaling, flat] = [&scaling, &flat].map(|pid| measured(report, pid));
-        let equal = f64::max(*scaling.get(&8)?, *flat.get(&8)?);
-        let divided = scaling.range(13..16).find_map(|(threads, of_scaling)| {
-            let of_flat = flat.get(&(16 - threads))?;
-            Some(f64::max(*of_scaling, *of_flat))
-        })?;
-        Some([equal, divided])
+    let longer = |report: &Value, of: [u64; 2]| -> Option<f64> {
+        Some(f64::max(
+            took(report, &scaling, of[0])?,
+            took(report, &flat, of[1])?,
+        ))
     };
-    wait_for_report(&agent, |now| longest(now).is_some())?;
+    wait_for_report(&agent, |now| {
+        [[8, 8], [15, 1]].iter().all(|of| longer(now, *of).is_some())
+    })?;
     let report = agent.stop()?;
-    let [equal, divided] = longest(&report).ok_or("not both divisions were measured")?;
+    let [equal, divided] = [[8, 8], [15, 1]].map(|sizes| longer(&report, sizes).unwrap_or(f64::NAN));
     assert!(
         divided <= 0.8 * equal,
         "{divided} s, and {equal} s with equal shares"
@@ -293,10 +292,7 @@ fn cpus_are_divided_by_how_well_programs_scale() -> Outcome {
     );
     let text = agent.lines.text();
     assert!(
-        (1..=3).any(|least| text.contains(&format!(
-            "16 CPUs among 2 programs: {least} to {} for each",
-            16 - least
-        ))),
+        text.contains("16 CPUs among 2 programs: 1 to 15 for each"),
         "{text}"
     );
     // A second session sees their own sizes.

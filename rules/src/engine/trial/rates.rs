@@ -101,7 +101,7 @@ fn recorded(lines: &'static str) -> BTreeMap<&'static str, Vec<Vec<f64>>> {
 }
 
 /// Recorded while other programs used the CPUs, and with a higher priority than all others.
-const CROWDED: Recordings = (include_str!("../../../tests/paces/crowded.txt"), 2);
+const OVERSUBSCRIBED: Recordings = (include_str!("../../../tests/paces/oversubscribed.txt"), 2);
 const PREFERRED: Recordings = (include_str!("../../../tests/paces/preferred.txt"), 4);
 
 /// A recording, with the number of changes that are tried on each series. Decisions have different numbers,
@@ -238,7 +238,7 @@ fn the_rates_of_the_guards_errors_are_those_that_are_documented() {
     let page = include_str!("../../../../docs/guard.md");
     let tables = [
         recorded_table(PREFERRED),
-        recorded_table(CROWDED),
+        recorded_table(OVERSUBSCRIBED),
         simulated_table(),
     ];
     let all = tables.join("\n\n");
@@ -255,7 +255,7 @@ fn judged_all((lines, lots): Recordings, gain: f64) -> Vec<GuardEffect> {
 
 #[test]
 fn hardly_any_change_that_does_nothing_to_a_recorded_program_is_confirmed() {
-    for (recordings, series) in [(CROWDED, 200), (PREFERRED, 15)] {
+    for (recordings, series) in [(OVERSUBSCRIBED, 200), (PREFERRED, 15)] {
         let verdicts = judged_all(recordings, 1.0);
         assert!(
             verdicts.len() as u64 >= series * recordings.1,
@@ -278,7 +278,7 @@ fn hardly_any_gain_of_a_fifth_is_missed_in_a_recorded_program_that_has_its_cpus(
 /// An unknown effect is not reported as no effect.
 #[test]
 fn no_gain_of_a_fifth_is_said_to_have_no_effect() {
-    for recordings in [CROWDED, PREFERRED] {
+    for recordings in [OVERSUBSCRIBED, PREFERRED] {
         let denied = share(&judged_all(recordings, 1.2), GuardEffect::NoEffect);
         assert!(denied <= 0.001, "{denied}");
     }
