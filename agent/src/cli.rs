@@ -100,7 +100,7 @@ pub enum Command {
     /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
-    /// Contracts of stream programs: check, max, size, what-if, simulate, learn, watch
+    /// Contracts of stream programs: check, max, size, map, what-if, simulate, learn, watch, schema
     #[command(subcommand)]
     Contract(ContractCommand),
     /// Evaluate rules on recordings: needs no program and no root

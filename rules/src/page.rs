@@ -264,7 +264,7 @@ fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
         Some(over),
     );
     row(
-        "the verdict is worse if the objective worsens by more than",
+        "the verdict is worse if the loss is significant and exceeds",
         Some(margin),
     );
     let is_lenient = guard.keep.as_ref().is_some_and(|text| text.raw == "not_worse");
@@ -322,13 +322,15 @@ fn tune(out: &mut String, entry: &TuneEntry) {
             Some(format!("{} of {}", at.moment.name(), at.function.raw)),
         );
     }
-    for (what, text) in [
-        ("with", &entry.with),
-        ("in", &entry.inside),
-        ("at its", &entry.place),
-    ] {
-        row(what, text.as_ref().map(|text| text.raw.clone()));
-    }
+    row("with", text(&entry.with));
+    let is_of_every_library = entry.inside.as_ref().is_some_and(|inside| inside.raw == "all");
+    let inside = if is_of_every_library {
+        "of the libraries that have the variable, in"
+    } else {
+        "in"
+    };
+    row(inside, text(&entry.inside));
+    row("at its", text(&entry.place));
     entry.guard.iter().for_each(|guard| guarded(guard, &mut row));
     for (what, text) in [("finding", &entry.finding), ("next start", &entry.next_start)] {
         if let Some(text) = text {

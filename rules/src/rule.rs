@@ -20,7 +20,7 @@ use crate::value::{ProcessId, Scalar, WhyUnknown};
 use crate::window::{Boundaries, Window};
 
 /// A rule that can run: every name is resolved and every unit is correct.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CheckedRule {
     pub(crate) name: String,
     pub(crate) about: String,
@@ -215,13 +215,28 @@ pub(crate) enum FilledPart {
 }
 
 impl CheckedRule {
-    /// The remainder of a removed rule: its name.
-    pub(crate) fn emptied(&self) -> CheckedRule {
+    /// A rule that observes and changes nothing; also the remainder of a removed rule.
+    pub(crate) fn empty(name: &str, about: &str) -> CheckedRule {
         CheckedRule {
-            name: self.name.clone(),
-            about: self.about.clone(),
-            plan: Plan::empty(&self.name),
-            ..CheckedRule::default()
+            name: name.to_owned(),
+            about: about.to_owned(),
+            source: None,
+            gained: None,
+            must_be_named: false,
+            risk: None,
+            priority: 0,
+            parameters: Vec::new(),
+            roles: Vec::new(),
+            probes: Vec::new(),
+            joins: Vec::new(),
+            windows: Vec::new(),
+            metrics: Vec::new(),
+            runs: Vec::new(),
+            tunes: Vec::new(),
+            folds: Vec::new(),
+            plan: Plan::empty(name),
+            requirements: Requirements::default(),
+            warnings: Vec::new(),
         }
     }
 

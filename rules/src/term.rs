@@ -71,6 +71,31 @@ pub(crate) enum Fact {
     Exe,
 }
 
+impl Fact {
+    pub(crate) const ALL: [Fact; 4] = [Fact::Mpi, Fact::Rank, Fact::Size, Fact::Exe];
+
+    /// The name under `roles`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Fact::Mpi => "mpi",
+            Fact::Rank => "rank",
+            Fact::Size => "size",
+            Fact::Exe => "exe",
+        }
+    }
+
+    pub(crate) fn type_of(self) -> Type {
+        match self {
+            Fact::Mpi | Fact::Exe => Type::TEXT,
+            Fact::Rank | Fact::Size => Type::PLAIN,
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Fact> {
+        Fact::ALL.into_iter().find(|fact| fact.name() == name)
+    }
+}
+
 /// A statistic of a probe's hits in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Statistic {

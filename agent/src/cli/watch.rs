@@ -191,14 +191,14 @@ pub struct ExportArgs {
     /// host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub csv: Option<String>,
-    /// Write MPI calls and iterations here as they come, for ui.perfetto.dev or chrome://tracing (%h for the
-    /// host's name)
+    /// Write MPI calls, iterations, parallel regions, findings and changes here as they come, for ui.perfetto.dev or
+    /// chrome://tracing (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub trace: Option<String>,
     /// Greatest size of the --trace file, about 100 bytes a call; later calls are counted
     #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size, requires = "trace", help_heading = "What is written")]
     pub trace_max: u64,
-    /// Write the report here repeatedly, each on its own line (%h for the host's name)
+    /// Write the report here again and again, one line each time (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub snapshots: Option<String>,
     /// How often --snapshots writes: 500ms, 10s, 2min or 1h; a bare number is seconds

@@ -96,6 +96,12 @@ impl RuleBook {
         let known = known.filter(|known| known.is_of(reading));
         let summed = known.unwrap_or_else(|| Summed::of(reading, places));
         let mut counters = Vec::new();
+        let mut gauges = vec![
+            (Measure::CpusAvailable, reading.cpus),
+            (Measure::UsefulShare, reading.useful),
+            (Measure::IterationTime, reading.iteration_ns),
+            (Measure::ScalingSerial, reading.serial_fraction),
+        ];
         if !places.mpi.is_empty() {
             counters.extend([
                 (Measure::MpiCalls, summed.calls),
@@ -121,33 +127,27 @@ impl RuleBook {
             if let Some((read, written)) = counted.moved_bytes {
                 counters.extend([(Measure::IoRead, read), (Measure::IoWritten, written)]);
             }
-            let gauges = [
-                (Measure::CpusBound, Some(counted.cpus_bound)),
-                (Measure::Threads, Some(counted.threads)),
-                (Measure::MemoryResident, Some(counted.resident_bytes)),
-                (Measure::MemoryFreed, counted.freed_bytes),
-            ];
-            for (measure, value) in gauges {
-                let Some(value) = value else { continue };
-                self.report(Observation::gauge(of, measure, time, value as f64));
-            }
+            gauges.extend([
+                (Measure::CpusBound, Some(counted.cpus_bound as f64)),
+                (Measure::Threads, Some(counted.threads as f64)),
+                (Measure::MemoryResident, Some(counted.resident_bytes as f64)),
+                (
+                    Measure::MemoryFreed,
+                    counted.freed_bytes.map(|bytes| bytes as f64),
+                ),
+            ]);
         }
-        let gauges = [
-            (Measure::CpusAvailable, reading.cpus),
-            (Measure::UsefulShare, reading.useful),
-            (Measure::IterationTime, reading.iteration_ns),
-            (Measure::ScalingSerial, reading.serial_fraction),
-        ];
-        for (measure, value) in gauges {
-            let Some(value) = value else { continue };
-            self.report(Observation::gauge(of, measure, time, value));
-        }
-        let visit = reading.visit.map(|(visit, loss)| {
+        if let Some((visit, loss)) = reading.visit {
             let threads = f64::from(visit.threads.unwrap_or_default());
-            [(Measure::ScalingVisit, threads), (Measure::ScalingLoss, loss)]
-        });
-        let scaling = reading.losses.iter().flat_map(scaling);
-        for (measure, value) in scaling.chain(visit.into_iter().flatten()) {
+            gauges.extend([
+                (Measure::ScalingVisit, Some(threads)),
+                (Measure::ScalingLoss, Some(loss)),
+            ]);
+        }
+        let gauges = gauges
+            .into_iter()
+            .filter_map(|(measure, value)| Some((measure, value?)));
+        for (measure, value) in gauges.chain(reading.losses.iter().flat_map(scaling)) {
             self.report(Observation::gauge(of, measure, time, value));
         }
         for (measure, total) in counters {

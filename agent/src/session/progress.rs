@@ -113,7 +113,7 @@ impl ProgressReader {
             },
             StepCounter::Variables(variables) => variables.read(target, processes, now_ns),
             StepCounter::Iterations { progress, total, .. } => {
-                let has_mpi = target.job.members.iter().any(|member| member.mpi.is_some());
+                let has_mpi = target.job.has_mpi();
                 let looping = sequence::looping(processes, has_mpi).filter(|process| !process.ended);
                 if let Some(iterations) = looping.and_then(|process| process.sequence.iterations()) {
                     progress.observe(iterations, now_ns, *total);

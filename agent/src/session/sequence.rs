@@ -204,8 +204,9 @@ impl JobCalls<'_> {
     /// Adds the factors of communication efficiency, or the reason why there are none.
     fn add_split(&self, view: &mut SequenceView) {
         if self.has_gaps {
-            let has_mpi = self.members.iter().any(|member| member.mpi.is_some());
-            view.without_split = has_mpi.then(|| "MPI calls are sampled (--budget)".to_owned());
+            view.without_split = self
+                .has_mpi()
+                .then(|| "MPI calls are sampled (--budget)".to_owned());
             return;
         }
         if let Some(recent) = &mut view.recent_efficiencies {

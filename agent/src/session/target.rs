@@ -142,10 +142,6 @@ impl WatchedJob {
             .collect()
     }
 
-    pub(super) fn has_mpi(&self) -> bool {
-        self.job.members.iter().any(|member| member.mpi.is_some())
-    }
-
     pub(super) fn roots(&self) -> Vec<(i32, bool)> {
         let roots = self.job.roots.iter();
         roots

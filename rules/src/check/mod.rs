@@ -50,7 +50,7 @@ use crate::measure::Measure;
 use crate::plan::{Delivery, Plan};
 use crate::requirements::Requirements;
 use crate::rule::{CheckedProbe, CheckedRule, Filled, FilledPart, Metric, Role, Run, Tune};
-use crate::term::{Term, Typed};
+use crate::term::{Fact, Term, Typed};
 use crate::types::{Kind, Type};
 use crate::value::{Scalar, show_cell};
 use crate::window::Window;
@@ -159,8 +159,6 @@ impl Checker<'_> {
         let runs = std::mem::take(&mut self.runs);
         keep_history(&mut windows, &metrics, &tunes, &runs);
         let mut rule = CheckedRule {
-            name: file.name(),
-            about: file.about.clone(),
             source: file.source.clone(),
             gained: file.gained.clone(),
             must_be_named: file.must_be_named.is_some(),
@@ -174,7 +172,7 @@ impl Checker<'_> {
             metrics,
             runs,
             tunes,
-            ..CheckedRule::default()
+            ..CheckedRule::empty(&file.name(), &file.about)
         };
         rule.plan = plan::plan(&rule);
         self.unused_probes(&rule.plan);
@@ -225,7 +223,7 @@ impl Checker<'_> {
         for (what, names) in sections {
             for name in names {
                 let raw = name.raw.as_str();
-                let fact = what == "a parameter" && ["mpi", "rank", "size", "exe"].contains(&raw);
+                let fact = what == "a parameter" && Fact::named(raw).is_some();
                 let built_in =
                     Measure::named(raw).is_some() || function_named(raw).is_some() || raw == "value";
                 if fact || built_in {

@@ -38,9 +38,9 @@ impl Infer<'_> {
             return key;
         }
         if self.place == FormulaPosition::Role
-            && let Some((fact, of)) = fact(name)
+            && let Some(fact) = Fact::named(name)
         {
-            return typed(Term::Fact(fact), of);
+            return typed(Term::Fact(fact), fact.type_of());
         }
         if let Some(depth) = self.variables.iter().position(|variable| variable == name) {
             return typed(Term::Variable(depth), Type::PLAIN);
@@ -140,7 +140,7 @@ impl Infer<'_> {
                 &format!("reduce it: `sum({name})`, `mean({name})`"),
             );
         }
-        if self.place != FormulaPosition::Role && fact(name).is_some() {
+        if self.place != FormulaPosition::Role && Fact::named(name).is_some() {
             return elsewhere(
                 "is known of a process, and only under `roles`",
                 "declare a role with it",
@@ -169,7 +169,7 @@ impl Infer<'_> {
         let mut known: Vec<String> = self.names.parameters.keys().cloned().collect();
         match self.place {
             FormulaPosition::Constant | FormulaPosition::Capture => {}
-            FormulaPosition::Role => known.extend(["mpi", "rank", "size", "exe"].map(String::from)),
+            FormulaPosition::Role => known.extend(Fact::ALL.map(|fact| fact.name().to_owned())),
             FormulaPosition::Window => {
                 known.extend(self.names.scopes.keys().cloned());
                 known.extend(Measure::ALL.iter().map(|measure| measure.name().to_string()));
@@ -185,14 +185,4 @@ impl Infer<'_> {
         }
         known
     }
-}
-
-fn fact(name: &str) -> Option<(Fact, Type)> {
-    Some(match name {
-        "mpi" => (Fact::Mpi, Type::TEXT),
-        "exe" => (Fact::Exe, Type::TEXT),
-        "rank" => (Fact::Rank, Type::PLAIN),
-        "size" => (Fact::Size, Type::PLAIN),
-        _ => return None,
-    })
 }

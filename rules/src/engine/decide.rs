@@ -103,11 +103,11 @@ impl TuneState {
             (Action::Set(set), true) => format!("{} is {}", set.variable, set.value),
             _ => format!("{} is as it would be set", wanted.action.target()),
         };
-        let r#where = match actions.len() {
+        let scope = match actions.len() {
             1 => String::new(),
             several => format!(" in all {several} processes"),
         };
-        Some(format!("nothing to change: {is}{} already", r#where))
+        Some(format!("nothing to change: {is}{} already", scope))
     }
 
     /// Whether the process already holds the value of the change, not written by this tune.

@@ -135,7 +135,7 @@ impl Engine {
         self.closed.retain(|window| window.rule != rule);
         let room = self.room();
         if let Some(running) = self.rules.get_mut(rule.0) {
-            let rule = running.rule.emptied();
+            let rule = CheckedRule::empty(&running.rule.name, &running.rule.about);
             *running = Running {
                 is_removed: true,
                 mode: Mode::Off,

@@ -4,8 +4,19 @@
 //! result is a list of outputs. A window closes at the first tick on or after its end and lasts until that
 //! tick: its `duration` is the actual one, and the next window begins there.
 //!
-//! This file has the engine's state. `processes`: joining and leaving; `observe`: incoming observations;
-//! `tune_status`: status for users.
+//! This file has the engine's state. The modules, in the order in which an observation passes through them:
+//! - Processes and rules that come and go: `processes`, `live`.
+//! - Intake: `observe` dispatches; `stream` orders the hits of a rule, `keyed_intake` and `join` those with keys;
+//!   `capture` computes captured values; `samples` and `series` keep what is sampled.
+//! - Placing hits in windows: `advance`, `track` (windows from probe to probe), `instance`, `instance_table`, `extent`,
+//!   `nest`, `iteration`, `hit_placement`.
+//! - Closing windows: `close`, `window`, `pending_sums`; `unsampled` says why a sample gave no value.
+//! - Tunes: `tune` is the state of one; `holds` is its condition, `decide` its decision, `initial` its first values;
+//!   `phase`, `trial`, `tune_trial` and `turn` are its trial; `variables` are the values that the program has.
+//! - Results: `output`, and `tune_status` for display.
+//! - Aggregation at the probe: `planned_sums` and `not_summed` decide what the kernel side may sum.
+//! - Several nodes: `placement` and `timed_plan` decide where a fold is computed; `node` and `timed_part` compute on a
+//!   node, `message` is what it sends, `remote` and `timed` are the coordinator's part.
 
 mod advance;
 mod capture;

@@ -53,7 +53,7 @@ pub struct Node {
 }
 
 /// A node's state of one rule.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Local {
     rule: Arc<CheckedRule>,
     /// For each role, its processes on this node.
@@ -404,7 +404,11 @@ impl Local {
                 ..Kept::default()
             },
             rule: Arc::new(rule.clone()),
-            ..Local::default()
+            parts: Vec::new(),
+            keyed_intake: KeyedIntake::default(),
+            reach: None,
+            late: Vec::new(),
+            dropped: Dropped::default(),
         }
     }
 

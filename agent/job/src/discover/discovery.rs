@@ -30,10 +30,10 @@ pub enum DiscoverError {
 
 /// Interval and number of checks while a process loads a library.
 const LOADING_INTERVAL: Duration = Duration::from_millis(2);
-const LOADING_LOOKS: u32 = 500;
+const LOADING_LOOKS_MAX: u32 = 500;
 
 /// How often a job is read again if a process executed another program meanwhile.
-const EXEC_RETRIES: u32 = 10;
+const EXEC_RETRIES_MAX: u32 = 10;
 
 /// After this much CPU time of a process its dynamic linker is assumed to have finished.
 const LINKING_NS: u64 = 1_000_000_000;
@@ -62,7 +62,7 @@ impl Discovery {
     /// Waits a moment for processes that are loading a library, once for all of them.
     pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let mut job = self.job_that_stays(pid)?;
-        for _ in 0..LOADING_LOOKS {
+        for _ in 0..LOADING_LOOKS_MAX {
             let members = job.members.iter_mut();
             let loading: Vec<&mut Member> = members.filter(|member| !member.space.is_linked()).collect();
             if loading.is_empty() {
@@ -80,7 +80,7 @@ impl Discovery {
 
     /// Reads again if a process executes another program during the read.
     fn job_that_stays(&mut self, pid: i32) -> Result<Job, DiscoverError> {
-        for _ in 0..EXEC_RETRIES {
+        for _ in 0..EXEC_RETRIES_MAX {
             match self.job_as_it_is(pid) {
                 Err(DiscoverError::Space(SpaceError::Memory(MemoryError::Gone { .. }))) => {
                     std::thread::sleep(LOADING_INTERVAL);

@@ -175,6 +175,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// Whether a process of it has an MPI library.
+    pub fn has_mpi(&self) -> bool {
+        self.members.iter().any(|member| member.mpi.is_some())
+    }
+
     /// Name of the program that most processes run; for several programs all their names.
     pub fn program(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();

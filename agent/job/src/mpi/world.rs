@@ -12,12 +12,12 @@ const COMM_WORLD: &str = "ompi_mpi_comm_world";
 
 /// Bytes of a communicator and of a process's record that are searched; in all releases the fields are within
 /// the first 300 and 100.
-const COMM_SEARCHED: u16 = 512;
-const RECORD_SEARCHED: usize = 128;
+const COMM_BYTES_MAX: u16 = 512;
+const RECORD_BYTES_MAX: usize = 128;
 /// Within its first bytes a group has its size, then the caller's rank, and soon after them the address of
 /// the records.
-const GROUP_SEARCHED: u16 = 64;
-const RECORDS_BEHIND: u16 = 40;
+const GROUP_BYTES_MAX: u16 = 64;
+const RECORDS_OFFSET_MAX: u16 = 40;
 /// Records that are compared; that this many match by chance is practically impossible.
 const COMPARED_MAX: usize = 64;
 /// Larger worlds are not searched.
@@ -108,9 +108,9 @@ fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {
 /// Checks for the world's communicator at an address: it has two equal adjacent pointers to its group, and
 /// that contains the size and the rank stated by the launcher.
 fn calibrated(known: &World, memory: &Memory, comm: Address) -> Option<World> {
-    let words = read::<8>(memory, comm.0, usize::from(COMM_SEARCHED / 8))?;
+    let words = read::<8>(memory, comm.0, usize::from(COMM_BYTES_MAX / 8))?;
     let words: Vec<u64> = words.into_iter().map(u64::from_le_bytes).collect();
-    let twice = words.windows(2).zip((0..COMM_SEARCHED).step_by(8));
+    let twice = words.windows(2).zip((0..COMM_BYTES_MAX).step_by(8));
     let groups = twice.filter(|(pair, _)| pair[0] == pair[1] && pair[0] != 0 && pair[0] % 8 == 0);
     let mut found = groups.filter_map(|(pair, offset)| {
         let world = World {
@@ -126,15 +126,15 @@ fn calibrated(known: &World, memory: &Memory, comm: Address) -> Option<World> {
 }
 
 fn group(known: &World, memory: &Memory, address: u64) -> Option<World> {
-    let halves = read::<4>(memory, address, usize::from(GROUP_SEARCHED / 4))?;
+    let halves = read::<4>(memory, address, usize::from(GROUP_BYTES_MAX / 4))?;
     let halves: Vec<u32> = halves.into_iter().map(u32::from_le_bytes).collect();
-    let pairs = halves.windows(2).zip((0..GROUP_SEARCHED).step_by(4));
+    let pairs = halves.windows(2).zip((0..GROUP_BYTES_MAX).step_by(4));
     // Some launchers state the rank only.
     let may_be = |size: u32| (known.size == 0 || size == known.size) && size > known.rank && size <= SIZE_MAX;
     let sizes = pairs.filter(|(pair, _)| may_be(pair[0]) && pair[1] == known.rank);
     let worlds = sizes.filter_map(|(pair, offset)| {
         let first = (offset + 8).next_multiple_of(8);
-        let places = (first..first + RECORDS_BEHIND).step_by(8);
+        let places = (first..first + RECORDS_OFFSET_MAX).step_by(8);
         places
             .filter_map(|place| {
                 let world = World {
@@ -169,7 +169,7 @@ fn records_at(known: &World, memory: &Memory, address: u64) -> Option<World> {
     let real = (0u32..).zip(&places).filter(|(_, place)| **place % 2 == 0);
     let mut records: Vec<(u32, Vec<u32>)> = Vec::new();
     for (rank, place) in real.take(COMPARED_MAX) {
-        let halves = read::<4>(memory, *place, RECORD_SEARCHED / 4)?;
+        let halves = read::<4>(memory, *place, RECORD_BYTES_MAX / 4)?;
         records.push((rank, halves.into_iter().map(u32::from_le_bytes).collect()));
     }
     let job = |at: usize| records.first().map_or(0, |(_, halves)| halves[at]);
@@ -177,7 +177,7 @@ fn records_at(known: &World, memory: &Memory, address: u64) -> Option<World> {
         let is_name = |(rank, halves): &(u32, Vec<u32>)| halves[*at] == job(*at) && halves[at + 1] == *rank;
         job(*at) != 0 && records.iter().all(is_name)
     };
-    let fitting: Vec<usize> = (0..RECORD_SEARCHED / 4 - 1).filter(names).collect();
+    let fitting: Vec<usize> = (0..RECORD_BYTES_MAX / 4 - 1).filter(names).collect();
     let usual = usize::from(USUAL_NAME / 4);
     let at = match fitting[..] {
         [only] => only,

@@ -1,8 +1,17 @@
 //! Stream programs as observed: modules with the shares of their time, streams with counted items. From them a
 //! contract is learned ([`learn()`]), or compared with one ([`ContractWatch`]).
 //!
-//! `counted` makes an [`ObservedGraph`] of processes joined by pipes, `ranks` of an MPI program, `stages` of functions
-//! that the user names. Nothing here knows how counts were taken.
+//! - An [`ObservedGraph`] is made of processes joined by pipes (`counted`, from the counts in `pipes`), of an MPI
+//!   program (`ranks`, from the reports in `rank_report` and `rank_windows`; `patterns` finds streams with several
+//!   ends), or of functions that the user names (`stages`, in the order of `chain`).
+//! - `learn` writes a contract of it.
+//! - `watch` compares it with a contract, window by window: `target` has the expected rates, `bottleneck` names the
+//!   module to act on, `standing` says whether a rate has reached its target, `drift` finds numbers of the contract
+//!   that no longer hold. `follower` does this for a session.
+//! - `policy` decides which module gets or gives back workers, `act` makes a rule with a guard of it, `trial` reports
+//!   the changes.
+//!
+//! Nothing here knows how counts were taken.
 
 mod act;
 mod bottleneck;

@@ -50,7 +50,7 @@ impl<'a> StreamSource<'a> {
 /// Whether TARGET is a job of processes that have MPI.
 fn has_mpi(typed: &str) -> bool {
     let found = target::job(&mut Discovery::default(), typed, false);
-    found.is_ok_and(|job| job.members.iter().any(|member| member.mpi.is_some()))
+    found.is_ok_and(|job| job.has_mpi())
 }
 
 /// The reports of a session that `attach --snapshots` has written, one after the other. An error is of a line that is

@@ -295,43 +295,32 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<FileSymbols
     entries.truncate(room);
     let known = catalog::describe(image, &entries)?;
     symbols.extend(entries.iter().map(|entry| row(entry, &known)));
-    if let Some((sites, costs)) = sites {
+    let with_marks = wanted.functions && sites.is_none();
+    let costs = sites.map(|(sites, costs)| {
         for (row, site) in symbols.iter_mut().zip(sites) {
             row.site = site;
         }
-        return Ok(FileSymbols {
-            file: listed.path.clone(),
-            symbols,
-            omitted,
-            of_toolchain,
-            costs: Some(costs),
-        });
-    }
-    if wanted.functions {
+        costs
+    });
+    if with_marks {
         let marks = mark_rows(image, wanted)?;
         let left = room.saturating_sub(symbols.len());
         omitted += marks.len().saturating_sub(left);
         symbols.extend(marks.into_iter().take(left));
     }
-    if let Some((name, _)) = wanted.spelling.as_ref().filter(|_| wanted.functions) {
+    if let Some((name, _)) = wanted.spelling.as_ref().filter(|_| with_marks) {
         let (places, total) = dwarf::inlined(image, name)?;
         let left = room.saturating_sub(symbols.len());
         symbols.extend(places.into_iter().take(left).map(inlined_row));
         let shown = symbols.iter().filter(|row| row.kind == INLINED).count();
-        return Ok(FileSymbols {
-            file: listed.path.clone(),
-            symbols,
-            omitted: omitted + (total - shown),
-            of_toolchain,
-            costs: None,
-        });
+        omitted += total - shown;
     }
     Ok(FileSymbols {
         file: listed.path.clone(),
         symbols,
         omitted,
         of_toolchain,
-        costs: None,
+        costs,
     })
 }
 

@@ -53,10 +53,7 @@ pub(super) fn serve(
             Ok(order) => receipts.extend(carry_out(actuator, order, &mut waiting)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                for ticket in waiting.keys() {
-                    // If this fails, the actuator is gone, and so are the waiting changes.
-                    let _ = actuator.client.disarm(*ticket);
-                }
+                cancel(&mut actuator.client, waiting.keys());
             }
         }
         if !waiting.is_empty() {
@@ -106,14 +103,32 @@ fn arm_together(
     }
 }
 
-/// The receipts of cancelled changes are collected like all others.
-fn give_up(client: &mut ActuatorClient, decision: DecisionId, waiting: &PendingParts) -> Vec<OrderReceipt> {
-    let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
-    for ticket in of.map(|(ticket, _)| *ticket) {
+/// Cancels waiting changes. Their receipts are collected like all others.
+fn cancel<'a>(client: &mut ActuatorClient, tickets: impl Iterator<Item = &'a u64>) {
+    for ticket in tickets {
         // If this fails, the actuator is gone, and so are the waiting changes.
-        let _ = client.disarm(ticket);
+        let _ = client.disarm(*ticket);
     }
-    Vec::new()
+}
+
+/// Begins to wait for the place of a change.
+fn arm(client: &mut ActuatorClient, task: ProcessTask, wait: SyncWait) -> Result<u64, ClientError> {
+    let within_ms = wait.within.as_millis() as u64;
+    match task {
+        ProcessTask::Set(set) => client.arm(ArmCommand {
+            set: *set,
+            at: wait.point,
+            within_ms,
+            answer_ns_max: None,
+            by_stop: false,
+        }),
+        ProcessTask::Act(act) => client.arm_act(ArmActCommand {
+            act: *act,
+            at: wait.point,
+            within_ms,
+            answer_ns_max: None,
+        }),
+    }
 }
 
 /// Returns the receipts, except those that come later.
@@ -136,33 +151,14 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut PendingP
             decision,
             part,
             task,
-            at: Some(SyncWait { point: at, within }),
-        } => {
-            let within_ms = within.as_millis() as u64;
-            let answer_ns_max = None;
-            let armed = match task {
-                ProcessTask::Set(set) => client.arm(ArmCommand {
-                    set: *set,
-                    at,
-                    within_ms,
-                    answer_ns_max,
-                    by_stop: false,
-                }),
-                ProcessTask::Act(act) => client.arm_act(ArmActCommand {
-                    act: *act,
-                    at,
-                    within_ms,
-                    answer_ns_max,
-                }),
-            };
-            match armed {
-                Ok(ticket) => {
-                    waiting.insert(ticket, (decision, part));
-                    return Vec::new();
-                }
-                Err(error) => (decision, part, Err(error)),
+            at: Some(wait),
+        } => match arm(client, task, wait) {
+            Ok(ticket) => {
+                waiting.insert(ticket, (decision, part));
+                return Vec::new();
             }
-        }
+            Err(error) => (decision, part, Err(error)),
+        },
         QueuedOrder::Together {
             decision,
             parts,
@@ -173,7 +169,16 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut PendingP
             let _ = client.get(*command);
             return Vec::new();
         }
-        QueuedOrder::GiveUp(decision) => return give_up(client, decision, waiting),
+        QueuedOrder::GiveUp(decision) => {
+            cancel(
+                client,
+                waiting
+                    .iter()
+                    .filter(|(_, (of, _))| *of == decision)
+                    .map(|(ticket, _)| ticket),
+            );
+            return Vec::new();
+        }
         // It has been taken above.
         QueuedOrder::TakeReceipt => return Vec::new(),
         QueuedOrder::Confirm(pid, change) => {

@@ -296,7 +296,7 @@ impl Measuring {
             calls: self.calls_of_regions(),
             waiting: self.waiting_share(),
             is_used: self.probes.is_used_by_others(self.budget.regions.wanted().start),
-            is_judged: !context.target.has_mpi() && context.rules.is_judging_iterations(),
+            is_judged: !context.target.job.has_mpi() && context.rules.is_judging_iterations(),
             is_closing: self.probes.is_closing(),
         };
         let effects = self.budget.regions.look(&look, monotonic_ns());
@@ -346,7 +346,7 @@ impl Measuring {
         let parts = parts(self.probes.list());
         let parts: BTreeSet<u32> = parts.into_iter().map(|(_, number)| number).collect();
         self.forget_open(|probe| parts.contains(&probe), |thread| thread.inside == 0)?;
-        self.profile.end_gap_of_regions(context.target.has_mpi());
+        self.profile.end_gap_of_regions(context.target.job.has_mpi());
         self.switch_regions(context.target, true)?;
         let calls = self.calls_of_regions();
         self.budget.regions.begin(monotonic_ns(), calls);

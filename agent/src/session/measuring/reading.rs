@@ -271,7 +271,7 @@ impl Measuring {
         } else if let Some(kernel) = self.probes.kernel() {
             let rings = Rings {
                 kernel,
-                has_mpi: context.target.has_mpi(),
+                has_mpi: context.target.job.has_mpi(),
                 has_regions: self.budget.regions.is_there(),
                 are_regions_resting: self.budget.regions.since_ns.is_none(),
                 are_all_here: context.target.job.size() == Some(self.profile.processes.len()),
