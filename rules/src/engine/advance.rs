@@ -6,56 +6,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Engine;
 use super::instance::{Closed, Instance, InstanceEnvironment};
 use super::instance_table::InstanceTable;
 use super::keyed_intake::Instances;
 use super::nest::{Nest, Nesting};
 use super::output::Dropped;
+use super::running::{Open, Running};
 use super::stream::Arrived;
 use super::track::Track;
-use super::{Engine, Open, Running};
-use crate::eval::called::Past;
 use crate::eval::partial::Content;
 use crate::hit::Hit;
 use crate::ids::RuleId;
 use crate::rule::Trigger;
-use crate::value::{ProcessId, Time, WhyUnknown};
+use crate::value::{ProcessId, Time};
 use crate::window::Window;
-
-/// Instances of an inner window kept for the enclosing one; beyond this number its formulas have no value.
-const INSIDE_MAX: usize = 4096;
-
-/// The instances of inner windows that closed within an open one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Inside {
-    /// By the number of the open instance and the index of the inner window.
-    closed: BTreeMap<(u64, usize), Vec<Past>>,
-}
-
-impl Inside {
-    pub(super) fn push(&mut self, number: u64, window: usize, past: Past) {
-        let known = self.closed.entry((number, window)).or_default();
-        // One more than the maximum indicates that there were too many.
-        if known.len() <= INSIDE_MAX {
-            known.push(past);
-        }
-    }
-
-    /// The instances that closed within a closing one; earlier ones are forgotten.
-    pub(super) fn take(&mut self, number: u64) -> BTreeMap<usize, Result<Vec<Past>, WhyUnknown>> {
-        let later = self.closed.split_off(&(number + 1, 0));
-        let until = std::mem::replace(&mut self.closed, later);
-        let of_it = until.into_iter().filter(|((of, _), _)| *of == number);
-        let row = |((_, window), past): ((u64, usize), Vec<Past>)| match past.len() {
-            0..=INSIDE_MAX => (window, Ok(past)),
-            _ => (
-                window,
-                Err(format!("more than {INSIDE_MAX} windows closed in it")),
-            ),
-        };
-        of_it.map(row).collect()
-    }
-}
 
 /// The windows of a rule while hits are released.
 struct Release<'a> {
@@ -81,16 +46,20 @@ impl Engine {
         let latest = running
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
-        let reach = running.stream.reach(
+        let reach = running.intake.stream.reach(
             &concerned,
             of_nodes,
             latest,
-            running.keyed_intake.last().max(running.partial_sums.last()),
+            running
+                .intake
+                .keyed
+                .last()
+                .max(running.intake.partial_sums.last()),
         );
-        if let (true, Some(reach)) = (running.probed, reach) {
+        if let (true, Some(reach)) = (running.intake.has_probed, reach) {
             let closed = running.release(reach, &joined, &ranks);
             let awaiting = |(index, due)| Awaiting { index, due, reach };
-            running.awaiting.extend(closed.into_iter().map(awaiting));
+            running.parts.instances.extend(closed.into_iter().map(awaiting));
         }
         let settled = self.settled(id);
         let running = self.rules.get_mut(id.0);
@@ -156,8 +125,8 @@ impl Running {
         ranks: &BTreeMap<ProcessId, u32>,
     ) -> Vec<(usize, DueInstance)> {
         let tracks = self.windows.iter_mut().filter_map(Open::track);
-        tracks.for_each(|track| track.look_again(&self.stream));
-        let hits = self.stream.release(reach);
+        tracks.for_each(|track| track.look_again(&self.intake.stream));
+        let hits = self.intake.stream.release(reach);
         let mut release = Release {
             around: InstanceEnvironment {
                 rule: &self.rule,
@@ -167,13 +136,13 @@ impl Running {
             },
             tracks: &mut self.windows,
             nesting: &self.nesting,
-            dropped: &mut self.stream.dropped,
+            dropped: &mut self.intake.stream.dropped,
             out: Vec::new(),
             all_go_on: false,
         };
         for arrived in hits {
             let mut pairs = Vec::new();
-            for (index, (joiner, join)) in self.joiners.iter_mut().zip(&self.rule.joins).enumerate() {
+            for (index, (joiner, join)) in self.intake.joiners.iter_mut().zip(&self.rule.joins).enumerate() {
                 let probe = self.rule.probes.len() + index;
                 let pair = joiner.take(&arrived, join, release.around.room(), release.dropped);
                 pairs.extend(pair.map(|hit| Arrived { probe, hit }));
@@ -193,7 +162,7 @@ impl Running {
     /// The due evaluations on which all nodes have reported, or for which the wait has ended.
     fn ready(&mut self, settled: Option<Option<Time>>, latest: Option<Time>) -> Vec<(usize, DueInstance)> {
         let mut out = Vec::new();
-        while let Some(Awaiting { due, reach, .. }) = self.awaiting.front_mut() {
+        while let Some(Awaiting { due, reach, .. }) = self.parts.instances.front_mut() {
             if settled.is_some_and(|settled| settled < Some(*reach)) {
                 if latest <= Some(*reach) {
                     break;
@@ -201,7 +170,12 @@ impl Running {
                 due.instance()
                     .mark_incomplete("a node has not handed in its part");
             }
-            out.extend(self.awaiting.pop_front().map(|ready| (ready.index, ready.due)));
+            out.extend(
+                self.parts
+                    .instances
+                    .pop_front()
+                    .map(|ready| (ready.index, ready.due)),
+            );
         }
         out
     }
@@ -218,11 +192,13 @@ impl Running {
             windows: &mut self.windows,
             due: closed,
         };
-        let dropped = &mut self.stream.dropped;
-        self.keyed_intake
-            .settle(reach, &self.by_key, &mut tables, dropped, &mut fill);
-        self.partial_sums
-            .settle(reach, &self.by_key, &mut tables, dropped, &mut fill);
+        let dropped = &mut self.intake.stream.dropped;
+        self.intake
+            .keyed
+            .settle(reach, &self.intake.by_key, &mut tables, dropped, &mut fill);
+        self.intake
+            .partial_sums
+            .settle(reach, &self.intake.by_key, &mut tables, dropped, &mut fill);
         for (open, table) in self.windows.iter_mut().zip(tables) {
             if let Some(track) = open.track() {
                 track.table = table;

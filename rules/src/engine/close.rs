@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::advance::DueInstance;
 use super::instance::{Closed, HITS_LOST, Instance, InstanceEnvironment};
+use super::retained::Evaluated;
+use super::running::{Open, Running};
 use super::timed::AwaitedWindow;
 use super::tune::{Outbox, TuneEvaluation, TuneState};
-use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Output, Running, Standing};
-use crate::eval::called::{Memory, Past};
+use super::{CLOSED_MAX, Engine, Mode, Output, Standing};
 use crate::eval::partial::Content;
-use crate::eval::run::RunState;
 use crate::eval::{Context, WindowData};
 use crate::ids::RuleId;
-use crate::rule::{CheckedRule, Metric, Tune};
+use crate::rule::Tune;
 use crate::value::{ProcessId, Time, Value, boolean};
 use crate::window::{Window, WindowKind};
 
@@ -90,7 +90,7 @@ impl Engine {
             {
                 let verdicts = tune.end_silent_trial((RuleId(index), tune_index), checked, now);
                 if !verdicts.is_empty() {
-                    running.switched = Some((now, true));
+                    running.progress.switched = Some((now, true));
                 }
                 outputs.extend(verdicts);
             }
@@ -163,7 +163,7 @@ impl Engine {
             };
             (*since, *index) = (now, *index + 1);
             if running.mode != Mode::Off {
-                running.awaited_windows.push_back(over);
+                running.parts.windows.push_back(over);
             }
         }
     }
@@ -189,10 +189,10 @@ impl Engine {
         let running = self.rules.get(id.0)?;
         let around = self.environment(running);
         let (start, end) = (closed.instance.start(), closed.instance.end().unwrap_or(now));
-        let lost = running.stream.lost_between(start, end);
+        let lost = running.intake.stream.lost_between(start, end);
         let (concerned, of_nodes) = self.observers(running);
         let mut silent = concerned.iter().filter(|(process, joined)| {
-            let observed = running.stream.observed_of(**process);
+            let observed = running.intake.stream.observed_of(**process);
             observed.unwrap_or(**joined) < end
         });
         let silent = silent.next().map(|(process, _)| self.name(*process));
@@ -205,12 +205,10 @@ impl Engine {
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
         data.at_boundaries = self.at_boundaries(running, index, (start, end), &data);
         let running = self.rules.get_mut(id.0)?;
-        let mut data = running.looking_back(index, data);
-        if let Some(inner) = running.inner.get_mut(index) {
-            data.inner = inner.take(data.number);
-        }
+        let mut data = running.retained.looking_back(index, data);
+        data.inner = running.retained.take_inner(index, data.number);
         let left_out = running.left_out(index, &data);
-        let dropped = &mut running.stream.dropped;
+        let dropped = &mut running.intake.stream.dropped;
         dropped.partial += u64::from(missing.is_some());
         match left_out {
             Some(LeftOut::Skipped) => dropped.skipped += 1,
@@ -247,11 +245,11 @@ impl Engine {
             instance.incomplete.as_deref(),
         );
         data.duration = None;
-        let data = running.looking_back(instance.frame.window, data);
+        let data = running.retained.looking_back(instance.frame.window, data);
         if let Some(running) = self.rules.get_mut(id.0) {
             let metrics = running
                 .rule
-                .evaluate(instance.frame.window, &data, running.memory());
+                .evaluate(instance.frame.window, &data, running.retained.memory());
             running.turn(id, tune, &data, &metrics, now, |tune, turn| {
                 tune.hit(turn, outbox)
             });
@@ -270,24 +268,6 @@ enum LeftOut {
 }
 
 impl Running {
-    /// The folds over every window; those of this window include the closing instance.
-    fn runs_with(&self, index: usize, window: &WindowData, metrics: &[(String, Value)]) -> Vec<RunState> {
-        let context = Context {
-            window: Some(window),
-            metrics,
-            memory: self.memory(),
-            ..Context::default()
-        };
-        let with = |run: &RunState| {
-            let mut run = run.clone();
-            if run.window() == index {
-                run.take(context);
-            }
-            run
-        };
-        self.runs.iter().map(with).collect()
-    }
-
     /// Evaluates a tune for a window.
     fn turn(
         &mut self,
@@ -312,10 +292,7 @@ impl Running {
             mode: self.mode,
             window,
             metrics,
-            memory: Memory {
-                windows: &self.history,
-                runs: &self.runs,
-            },
+            memory: self.retained.memory(),
             first: first.map(|change| change.action.target()),
             needless,
             now,
@@ -346,17 +323,10 @@ impl Running {
     fn shows_state(&mut self, index: usize, begin: Time) -> bool {
         let boundaries = self.rule.windows.get(index).and_then(Window::boundaries);
         let is_of_loop = boundaries.is_some_and(|boundaries| self.rule.is_bounded_by_loop(boundaries));
-        match &mut self.switched {
+        match &mut self.progress.switched {
             Some((switched, _)) if is_of_loop && begin < *switched => false,
             Some((_, is_next)) if is_of_loop => !std::mem::take(is_next),
             _ => true,
-        }
-    }
-
-    fn memory(&self) -> Memory<'_> {
-        Memory {
-            windows: &self.history,
-            runs: &self.runs,
         }
     }
 
@@ -374,35 +344,12 @@ impl Running {
             .processes()
             .filter(|process| !is_complete(process))
             .collect();
-        let lost = self.stream.lost_between(start, end).then_some(HITS_LOST);
+        let lost = self.intake.stream.lost_between(start, end).then_some(HITS_LOST);
         if let Some(reason) = incomplete.or(lost) {
             let lacking = Some(format!("the window is partial: {reason}"));
             window.lacking.extend(vec![lacking; self.rule.joins.len()]);
         }
         window
-    }
-
-    /// Adds the retained data of closed instances, for folds over them.
-    pub(super) fn looking_back(&self, index: usize, mut window: WindowData) -> WindowData {
-        if let Some(past) = self.contents.get(index) {
-            (window.earlier, window.run) = (past.earlier(), past.run());
-        }
-        window
-    }
-
-    /// Retains the data that folds over closed instances need of a complete instance.
-    fn remember(&mut self, index: usize, data: &WindowData) {
-        let (Some(past), Some(content)) = (self.contents.get_mut(index), &data.content) else {
-            return;
-        };
-        if data.lacking.iter().any(Option::is_some) {
-            return;
-        }
-        let mut content = Arc::clone(content);
-        if !data.excluded.is_empty() {
-            Arc::make_mut(&mut content).leave_out(&data.excluded);
-        }
-        past.push(&content);
     }
 
     /// Why an instance is not evaluated, if so. A condition that is none discards too: the instance may have
@@ -413,11 +360,11 @@ impl Running {
             return Some(LeftOut::Skipped);
         }
         let condition = boundaries.discard.as_ref()?;
-        let metrics = self.rule.evaluate(index, data, self.memory());
+        let metrics = self.rule.evaluate(index, data, self.retained.memory());
         let context = Context {
             window: Some(data),
             metrics: &metrics,
-            memory: self.memory(),
+            memory: self.retained.memory(),
             ..Context::default()
         };
         let disturbed = context.eval(condition).single().and_then(|value| boolean(&value)) != Ok(false);
@@ -470,7 +417,7 @@ impl Running {
                 tune.window_closed(turn, outbox)
             });
             if outbox.outputs.iter().skip(said).any(reverts) {
-                self.switched = Some((now, true));
+                self.progress.switched = Some((now, true));
             }
         }
     }
@@ -483,45 +430,13 @@ impl Running {
         now: Time,
         outbox: &mut Outbox<'_>,
     ) -> Arc<Evaluated> {
-        self.left_out = window.left_out.clone();
-        self.saw_no_process = window.roles.iter().all(BTreeSet::is_empty);
-        self.had_processes |= !self.saw_no_process;
-        self.closed += 1;
-        let memory = Memory {
-            windows: &self.history,
-            runs: &self.runs,
-        };
+        self.progress.left_out = window.left_out.clone();
+        self.progress.saw_no_process = window.roles.iter().all(BTreeSet::is_empty);
+        self.progress.had_processes |= !self.progress.saw_no_process;
+        self.progress.closed += 1;
+        let memory = self.retained.memory();
         let metrics = self.rule.evaluate(window_index, &window, memory);
         self.close_for_tunes(id, window_index, &window, &metrics, now, outbox);
-        let keep = self
-            .rule
-            .windows
-            .get(window_index)
-            .map_or(0, |window| window.history);
-        if let Some(history) = self.history.get_mut(window_index).filter(|_| keep > 0) {
-            let number = window.number;
-            history.push(Past {
-                number,
-                metrics: metrics.clone(),
-            });
-            let beyond = history.len().saturating_sub(keep);
-            history.drain(..beyond);
-        }
-        self.runs = self.runs_with(window_index, &window, &metrics);
-        self.remember(window_index, &window);
-        for (around, number, _) in &window.outer {
-            if let Some(inside) = self.inner.get_mut(*around) {
-                let metrics = metrics.clone();
-                inside.push(
-                    *number,
-                    window_index,
-                    Past {
-                        number: window.number,
-                        metrics,
-                    },
-                );
-            }
-        }
         let over = Arc::new(Evaluated {
             rule: id,
             window: window_index,
@@ -529,55 +444,7 @@ impl Running {
             duration: window.duration.clone().and_then(Result::ok),
             metrics,
         });
-        if let Some(last) = self.last.get_mut(window_index) {
-            *last = Some(Arc::clone(&over));
-        }
+        self.retained.push(&self.rule, &window, &over);
         over
-    }
-
-    /// The metrics of the last closed windows, for display.
-    pub(super) fn shown(&self) -> Vec<(String, String)> {
-        let some = self.last.iter().flatten().next();
-        let metrics = self.rule.metrics.iter().enumerate();
-        let shown = |(at, metric): (usize, &Metric)| {
-            let of_its_window = self.last.get(metric.window).and_then(Option::as_ref);
-            let (name, value) = of_its_window.or(some)?.metrics.get(at)?;
-            Some((name.clone(), value.show(metric.value.type_of)))
-        };
-        metrics.filter_map(shown).collect()
-    }
-}
-
-/// The results of a window. Formatted only on request, because a decision must not wait for it.
-#[derive(Clone, Debug)]
-pub(super) struct Evaluated {
-    pub(super) rule: RuleId,
-    window: usize,
-    index: u64,
-    pub(super) duration: Option<f64>,
-    /// All metrics of the rule, by index.
-    metrics: Vec<(String, Value)>,
-}
-
-impl Evaluated {
-    pub(super) fn shown(&self, rule: &CheckedRule) -> ClosedWindow {
-        let values = rule.metrics.iter().zip(&self.metrics);
-        let lives_here = |metric: &Metric| metric.window == self.window && !metric.is_called;
-        let own = values.filter(|(metric, _)| lives_here(metric));
-        let (metrics, readings) = own
-            .map(|(metric, (name, value))| {
-                let text = value.show(metric.value.type_of);
-                ((name.clone(), text), value.reading(metric.value.type_of))
-            })
-            .unzip();
-        let window = rule.windows.get(self.window);
-        ClosedWindow {
-            rule: self.rule,
-            window: window.map_or_else(String::new, |window| window.name.clone()),
-            index: self.index,
-            duration: self.duration,
-            metrics,
-            readings,
-        }
     }
 }

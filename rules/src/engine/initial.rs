@@ -4,9 +4,10 @@
 
 use plan::{Action, Mode, Set};
 
+use super::Engine;
 use super::output::{Decision, Output, ProcessAction, Verdict};
+use super::running::Running;
 use super::tune::TuneState;
-use super::{Engine, Running};
 use crate::eval::{Context, WindowData};
 use crate::ids::{DecisionId, RuleId};
 use crate::rule::Tune;

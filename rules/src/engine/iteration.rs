@@ -40,7 +40,7 @@ impl Engine {
     fn at_iteration(&mut self, iteration: &LoopIteration, is_at: impl Fn(Site) -> bool) {
         let mut hits = Vec::new();
         let following = self.rules.iter().enumerate();
-        for (rule, running) in following.filter(|(_, running)| running.follows_loop) {
+        for (rule, running) in following.filter(|(_, running)| running.intake.follows_loop) {
             for (probe, planned) in running.rule.plan.probes.iter().enumerate() {
                 let is_followed = planned.target == Target::LoopIteration && planned.delivers.are_hits();
                 if is_followed && is_at(planned.site) {

@@ -1,25 +1,15 @@
 //! Adding and removing rules while others are evaluated: conflicts between rules, and the remainder of a
 //! removed rule, which is its number.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use plan::Mode;
 use thiserror::Error;
 
-use super::advance::Inside;
-use super::capture::Captures;
-use super::join::Joiner;
-use super::keyed_intake::{ByKey, KeyedIntake};
-use super::nest::Nesting;
+use super::Engine;
 use super::output::Output;
-use super::pending_sums::PendingSums;
-use super::stream::Stream;
-use super::timed_plan::TimedPlan;
-use super::tune::TuneState;
-use super::{Engine, Running, open};
-use crate::eval::partial::{Past as Contents, Room};
-use crate::eval::run::RunState;
+use super::running::Running;
 use crate::ids::RuleId;
 use crate::rule::CheckedRule;
 use crate::value::Time;
@@ -158,47 +148,4 @@ fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
 fn claims(rule: &CheckedRule) -> BTreeSet<String> {
     let changes = rule.tunes.iter().filter_map(|tune| tune.action.as_ref());
     changes.filter_map(|change| change.action.claim()).collect()
-}
-
-impl Running {
-    fn new(rule: Arc<CheckedRule>, room: Room, now: Time) -> Running {
-        let windows = rule.windows.iter().zip(&rule.folds);
-        let contents = rule.folds.iter().map(|folds| Contents::new(Arc::clone(folds)));
-        Running {
-            mode: Mode::default(),
-            since: now,
-            is_removed: false,
-            windows: windows
-                .map(|(window, folds)| open(window, folds, room, now))
-                .collect(),
-            timed: rule.windows.iter().any(|window| window.boundaries().is_none()),
-            probed: rule.windows.iter().any(|window| window.boundaries().is_some()) || !rule.joins.is_empty(),
-            follows_loop: rule.follows_loop(),
-            nesting: Nesting::of(&rule),
-            stream: Stream::default(),
-            keyed_intake: KeyedIntake::default(),
-            by_key: ByKey::of(&rule),
-            partial_sums: PendingSums::of(&rule),
-            captures: rule.probes.iter().map(Captures::of).collect(),
-            was_hit: vec![false; rule.probes.len()],
-            absent: BTreeMap::new(),
-            awaiting: VecDeque::new(),
-            timed_plan: TimedPlan::of(&rule),
-            awaited_windows: VecDeque::new(),
-            contents: contents.collect(),
-            history: vec![Vec::new(); rule.windows.len()],
-            inner: vec![Inside::default(); rule.windows.len()],
-            runs: rule.runs.iter().map(RunState::new).collect(),
-            joiners: vec![Joiner::default(); rule.joins.len()],
-            roles: vec![BTreeSet::new(); rule.roles.len()],
-            tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
-            last: vec![None; rule.windows.len()],
-            left_out: Vec::new(),
-            saw_no_process: true,
-            had_processes: false,
-            closed: 0,
-            switched: None,
-            rule,
-        }
-    }
 }

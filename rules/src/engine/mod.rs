@@ -4,13 +4,14 @@
 //! result is a list of outputs. A window closes at the first tick on or after its end and lasts until that
 //! tick: its `duration` is the actual one, and the next window begins there.
 //!
-//! This file has the engine's state. The modules, in the order in which an observation passes through them:
+//! This file has the state of the engine, `running` that of a rule. The modules, in the order in which an observation passes through them:
 //! - Processes and rules that come and go: `processes`, `live`.
 //! - Intake: `observe` dispatches; `stream` orders the hits of a rule, `keyed_intake` and `join` those with keys;
 //!   `capture` computes captured values; `samples` and `series` keep what is sampled.
 //! - Placing hits in windows: `advance`, `track` (windows from probe to probe), `instance`, `instance_table`, `extent`,
 //!   `nest`, `iteration`, `hit_placement`.
-//! - Closing windows: `close`, `window`, `pending_sums`; `unsampled` says why a sample gave no value.
+//! - Closing windows: `close`, `window`, `pending_sums`; `unsampled` says why a sample gave no value, `retained` is
+//!   what is kept of closed ones.
 //! - Tunes: `tune` is the state of one; `holds` is its condition, `decide` its decision, `initial` its first values;
 //!   `phase`, `trial`, `tune_trial` and `turn` are its trial; `variables` are the values that the program has.
 //! - Results: `output`, and `tune_status` for display.
@@ -44,6 +45,8 @@ mod placement;
 mod planned_sums;
 mod processes;
 mod remote;
+mod retained;
+mod running;
 mod samples;
 mod series;
 mod stream;
@@ -62,44 +65,29 @@ mod unsampled;
 mod variables;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ::plan::Mode;
-use advance::{Awaiting, Inside};
-use capture::Captures;
-use close::Evaluated;
-use join::Joiner;
-use keyed_intake::{ByKey, KeyedIntake};
 pub use live::Conflict;
 pub use message::{MESSAGE_MAX, MessageError};
-use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
     ClosedWindow, Decision, DecisionOutcome, Dropped, Finding, FindingState, IterationTeams, LeftOut,
     LoopIteration, LoopNumber, Observation, Output, ProcessAction, Standing, TrialProgress, TuneStatus,
     Verdict,
 };
-use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};
 use remote::Remote;
+use retained::Evaluated;
+use running::Running;
 use samples::Samples;
-use stream::Stream;
-use timed::AwaitedWindow;
-use timed_plan::TimedPlan;
-use track::Track;
-use tune::TuneState;
 use variables::Variables;
 
-use crate::eval::called::Past;
-use crate::eval::partial::{Content, Past as Contents, Room};
-use crate::eval::run::RunState;
 use crate::facts::ProcessFacts;
-use crate::folds::WindowFolds;
 use crate::ids::{DecisionId, RuleId};
 use crate::rule::CheckedRule;
 use crate::value::{Machine, ProcessId, Time};
-use crate::window::{Window, WindowKind};
 
 /// Evaluates rules on the observations of a job.
 #[derive(Clone, Debug, Default)]
@@ -119,82 +107,6 @@ pub struct Engine {
     decisions: u64,
     /// Closed windows that were not taken yet, the newest last.
     closed: VecDeque<Arc<Evaluated>>,
-}
-
-/// A rule with its state.
-#[derive(Clone, Debug)]
-struct Running {
-    /// Immutable: copies of an engine share it.
-    rule: Arc<CheckedRule>,
-    mode: Mode,
-    /// Earlier hits do not count for this rule.
-    since: Time,
-    is_removed: bool,
-    /// The open part of each window.
-    windows: Vec<Open>,
-    nesting: Nesting,
-    /// Whether the rule has windows of a fixed length, and windows from probe to probe or pairs of hits.
-    timed: bool,
-    probed: bool,
-    /// Its hits include iterations of the detected loop, which are known later than other hits.
-    follows_loop: bool,
-    /// Hits that wait for windows from probe to probe, and hits that need no order.
-    stream: Stream,
-    keyed_intake: KeyedIntake,
-    by_key: ByKey,
-    /// Partial sums that wait for their instances.
-    partial_sums: PendingSums,
-    /// The captures of each probe.
-    captures: Vec<Captures>,
-    /// By probe: whether a hit of it was observed.
-    was_hit: Vec<bool>,
-    /// Probes that exist in no process, with a text for display: values from their hits are none.
-    absent: BTreeMap<usize, String>,
-    /// Ended instances that wait for the partial results of nodes.
-    awaiting: VecDeque<Awaiting>,
-    /// What nodes compute of its windows of a length, and such windows that wait for the parts of nodes.
-    timed_plan: TimedPlan,
-    awaited_windows: VecDeque<AwaitedWindow>,
-    /// For each window, the retained contents of its closed instances.
-    contents: Vec<Contents>,
-    /// For each window, its metrics in earlier closed instances, the newest last.
-    history: Vec<Vec<Past>>,
-    /// For each enclosing window, the inner instances that closed within its open ones.
-    inner: Vec<Inside>,
-    /// Folds over every window.
-    runs: Vec<RunState>,
-    /// For each join, the hits that wait for their second hit.
-    joiners: Vec<Joiner>,
-    /// For each role, its processes.
-    roles: Vec<BTreeSet<ProcessId>>,
-    tunes: Vec<TuneState>,
-    /// For each window, the instance that closed last; the processes that were left out of it, and whether it
-    /// had no process.
-    last: Vec<Option<Arc<Evaluated>>>,
-    left_out: Vec<String>,
-    saw_no_process: bool,
-    /// Whether one of the windows had a process.
-    had_processes: bool,
-    /// Windows that closed and were evaluated.
-    closed: u64,
-    /// When a change of the rule was made or reverted last; the window after it is still to come.
-    switched: Option<(Time, bool)>,
-}
-
-/// The open part of a window.
-#[derive(Clone, Debug)]
-enum Open {
-    Timed {
-        since: Time,
-        index: u64,
-        /// Aggregates of the pairs of hits that became known in it.
-        pairs: Arc<Content>,
-        /// Why pairs may be missing.
-        incomplete: Option<String>,
-    },
-    Probed(Box<Track>),
-    /// Temporarily taken out for processing.
-    Busy,
 }
 
 #[derive(Clone, Debug)]
@@ -229,7 +141,9 @@ impl Engine {
     /// Sets which probes of a rule exist in no process, each with a text for display.
     pub fn lacks(&mut self, rule: RuleId, absent: BTreeMap<usize, String>) {
         if let Some(running) = self.rules.get_mut(rule.0) {
-            running.absent = absent;
+            for (index, probe) in running.probes.iter_mut().enumerate() {
+                probe.absent = absent.get(&index).cloned();
+            }
         }
     }
 
@@ -262,32 +176,11 @@ impl Engine {
         for running in &mut self.rules {
             for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {
                 if tune.receipt(decision, &outcome, checked, now) {
-                    running.switched = Some((now, true));
+                    running.progress.switched = Some((now, true));
                     return true;
                 }
             }
         }
         false
-    }
-}
-
-fn open(window: &Window, folds: &Arc<WindowFolds>, room: Room, now: Time) -> Open {
-    match window.kind {
-        WindowKind::Timed(_) => Open::Timed {
-            since: now,
-            index: 0,
-            pairs: Arc::new(Content::new(Arc::clone(folds), room)),
-            incomplete: None,
-        },
-        WindowKind::Probed(_) => Open::Probed(Box::new(Track::new(Arc::clone(folds)))),
-    }
-}
-
-impl Open {
-    fn track(&mut self) -> Option<&mut Track> {
-        match self {
-            Open::Probed(track) => Some(track),
-            Open::Timed { .. } | Open::Busy => None,
-        }
     }
 }

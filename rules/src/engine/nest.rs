@@ -1,7 +1,7 @@
 //! Nested windows: the instance that encloses a hit, and its data at that moment.
 
-use super::Open;
 use super::instance::{Frame, Instance, InstanceEnvironment};
+use super::running::Open;
 use super::stream::Arrived;
 use super::track::Track;
 use crate::eval::EnclosingInstance;

@@ -7,8 +7,9 @@ use super::capture::Captures;
 use super::instance::HITS_LOST;
 use super::join::Joiner;
 use super::output::Observation;
+use super::running::{Open, Running};
 use super::stream::Arrived;
-use super::{Engine, Open, Process, Running};
+use super::{Engine, Process};
 use crate::eval::partial::Room;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
@@ -45,9 +46,9 @@ impl Engine {
             }
             Observation::Watermark { process, time } => {
                 // No hits of other rules wait for their turn.
-                let ordered = self.rules.iter_mut().filter(|running| running.probed);
-                let ordered = ordered.filter(|running| !running.follows_loop);
-                ordered.for_each(|running| running.stream.watermark(process, time));
+                let ordered = self.rules.iter_mut().filter(|running| running.intake.has_probed);
+                let ordered = ordered.filter(|running| !running.intake.follows_loop);
+                ordered.for_each(|running| running.intake.stream.watermark(process, time));
             }
             Observation::IterationBegan {
                 process,
@@ -57,13 +58,16 @@ impl Engine {
             } => self.begin_iteration((process, thread), number, time),
             Observation::IterationEnded(iteration) => self.end_iteration(&iteration),
             Observation::LoopWatermark { process, time } => {
-                let following = self.rules.iter_mut().filter(|running| running.follows_loop);
-                following.for_each(|running| running.stream.watermark(process, time));
+                let following = self
+                    .rules
+                    .iter_mut()
+                    .filter(|running| running.intake.follows_loop);
+                following.for_each(|running| running.intake.stream.watermark(process, time));
             }
             Observation::Lost { from, to, .. } => {
                 for running in &mut self.rules {
-                    running.stream.lose(from, to);
-                    running.joiners.iter_mut().for_each(Joiner::clear);
+                    running.intake.stream.lose(from, to);
+                    running.intake.joiners.iter_mut().for_each(Joiner::clear);
                     running.mark_incomplete(to, HITS_LOST);
                 }
             }
@@ -122,21 +126,20 @@ impl Engine {
         let (Some(running), Some(known)) = (self.rules.get_mut(rule.0), self.processes.get(&process)) else {
             return;
         };
-        let Some(made) = running.captures.get(probe.0).filter(|_| time >= running.since) else {
+        let since = running.since;
+        let Some(state) = running.probes.get_mut(probe.0).filter(|_| time >= since) else {
             return;
         };
-        if let Some(was_hit) = running.was_hit.get_mut(probe.0) {
-            *was_hit = true;
-        }
-        let Some(hit) = known.hit(made, hit) else {
+        state.was_hit = true;
+        let Some(hit) = known.hit(&state.captures, hit) else {
             return;
         };
         // A node folds the hits of windows of a length, unless a fold needs all of them.
-        let is_sample = !elsewhere || running.timed_plan.passes_hits.get(probe.0) == Some(&true);
-        if running.timed && is_sample {
+        let is_sample = !elsewhere || running.parts.plan.passes_hits.get(probe.0) == Some(&true);
+        if running.intake.has_timed && is_sample {
             self.samples.hit((rule, probe, process), hit.clone());
         }
-        if running.probed {
+        if running.intake.has_probed {
             running.take(probe.0, hit, elsewhere, room);
         }
     }
@@ -171,20 +174,20 @@ impl Process {
 impl Running {
     /// Dispatches a hit to the windows from probe to probe.
     fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool, room: Room) {
-        let by_key = self.by_key.has(probe);
+        let by_key = self.intake.by_key.has(probe);
         if by_key && elsewhere {
             return;
         }
         let time = hit.time;
-        if self.stream.is_late(hit.process, time) {
-            self.stream.dropped.late += 1;
+        if self.intake.stream.is_late(hit.process, time) {
+            self.intake.stream.dropped.late += 1;
             return self.mark_incomplete(time, "a hit came late");
         }
         let arrived = Arrived { probe, hit };
         if !by_key {
-            self.stream.push(arrived, room);
-        } else if !self.keyed_intake.push(arrived, room) {
-            self.stream.overflow(time);
+            self.intake.stream.push(arrived, room);
+        } else if !self.intake.keyed.push(arrived, room) {
+            self.intake.stream.overflow(time);
         }
     }
 
@@ -198,7 +201,7 @@ impl Running {
                 Open::Busy => {}
             }
         }
-        for Awaiting { due, .. } in &mut self.awaiting {
+        for Awaiting { due, .. } in &mut self.parts.instances {
             let instance = due.instance();
             if instance.start() <= time {
                 instance.mark_incomplete(reason);

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::Running;
 use super::advance::Fill;
 use super::instance_table::{InstanceTable, KeyMatch};
 use super::keyed_intake::{ByKey, Instances};
 use super::output::Dropped;
 use super::planned_sums::folds_in;
+use super::running::Running;
 use crate::eval::partial::Room;
 use crate::partial_sum::{Group, PartialSum, SummedValue};
 use crate::rule::CheckedRule;
@@ -221,10 +221,10 @@ impl Running {
         }
         if partial_sum.first < self.since {
             // It is unknown which of them came before the rule was added.
-            return self.stream.lose(self.since, partial_sum.last);
+            return self.intake.stream.lose(self.since, partial_sum.last);
         }
-        if !self.partial_sums.push(probe, process, partial_sum, room) {
-            self.stream.overflow(partial_sum.last);
+        if !self.intake.partial_sums.push(probe, process, partial_sum, room) {
+            self.intake.stream.overflow(partial_sum.last);
         }
     }
 }

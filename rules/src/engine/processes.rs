@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Engine, Open, Process, Running};
+use super::running::{Open, Running};
+use super::{Engine, Process};
 use crate::eval::partial::Room;
 use crate::facts::ProcessFacts;
 use crate::ids::RuleId;
@@ -82,8 +83,8 @@ impl Engine {
             running.roles.iter_mut().for_each(|members| {
                 members.remove(&process);
             });
-            running.stream.forget(process);
-            running.partial_sums.forget(process);
+            running.intake.stream.forget(process);
+            running.intake.partial_sums.forget(process);
             running.tunes.iter_mut().for_each(|tune| tune.forget(process));
         }
     }
@@ -94,7 +95,7 @@ impl Engine {
         self.samples.forget(floor);
         self.rules
             .iter_mut()
-            .for_each(|running| running.stream.forget_before(floor));
+            .for_each(|running| running.intake.stream.forget_before(floor));
         let gone = self
             .processes
             .iter()
@@ -134,10 +135,10 @@ impl Running {
         let floor = |open: &Open| match open {
             Open::Busy => None,
             Open::Timed { since, .. } => Some(*since),
-            Open::Probed(track) => track.floor().or(self.stream.frontier),
+            Open::Probed(track) => track.floor().or(self.intake.stream.frontier),
         };
-        let awaiting = self.awaiting.iter().map(|awaiting| awaiting.due.start());
-        let awaited = self.awaited_windows.iter().map(|awaited| awaited.span.0);
+        let awaiting = self.parts.instances.iter().map(|awaiting| awaiting.due.start());
+        let awaited = self.parts.windows.iter().map(|awaited| awaited.span.0);
         self.windows
             .iter()
             .filter_map(floor)

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Engine;
 use super::instance::{HITS_LOST, Instance};
 use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::Observation;
+use super::running::{Open, Running};
 use super::timed::AwaitedWindow;
-use super::{Engine, Open, Running};
 use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Subject, Time};
 
@@ -71,7 +72,7 @@ impl Engine {
     /// The processes on no node whose hits a rule waits for, with the times at which they joined, and the time up
     /// to which all nodes have observed theirs. Iterations of the detected loop are observed for each process.
     pub(super) fn observers(&self, running: &Running) -> (BTreeMap<ProcessId, Time>, Option<Time>) {
-        if running.follows_loop {
+        if running.intake.follows_loop {
             return (running.concerned(&self.joined), None);
         }
         let of_nodes = self.nodes.values().filter_map(|remote| match remote.incarnation {
@@ -151,7 +152,7 @@ impl Engine {
             .map(|partial| (partial.rule, partial.content.len() as u64));
         for (rule, hits) in observed.chain(folded) {
             if let Some(running) = self.rules.get_mut(rule.0) {
-                let outdated = &mut running.stream.dropped.outdated;
+                let outdated = &mut running.intake.stream.dropped.outdated;
                 *outdated = outdated.saturating_add(hits);
             }
         }
@@ -194,7 +195,7 @@ impl Engine {
             }
         }
         for (running, dropped) in self.rules.iter_mut().zip(report.dropped) {
-            running.stream.dropped.add(dropped);
+            running.intake.stream.dropped.add(dropped);
         }
     }
 
@@ -229,7 +230,7 @@ impl Engine {
             let is_it = |(at, _): &(usize, &mut Running)| rule.is_none_or(|rule| rule.0 == *at);
             let concerned = self.rules.iter_mut().enumerate().filter(is_it);
             concerned.for_each(|(_, running)| {
-                let foreign = &mut running.stream.dropped.foreign;
+                let foreign = &mut running.intake.stream.dropped.foreign;
                 *foreign = foreign.saturating_add(count);
             });
         }
@@ -244,9 +245,9 @@ impl Engine {
                 Open::Timed { .. } | Open::Busy => Vec::new(),
             };
             Scheduled {
-                reach: running.stream.frontier,
+                reach: running.intake.stream.frontier,
                 windows: running.windows.iter().map(window).collect(),
-                timed: running.awaited_windows.iter().map(AwaitedWindow::entry).collect(),
+                timed: running.parts.windows.iter().map(AwaitedWindow::entry).collect(),
             }
         };
         Schedule {
@@ -263,8 +264,8 @@ impl Engine {
     /// Hits of a node between two times are lost.
     fn lose(&mut self, from: Time, upto: Time, reason: &str) {
         for running in &mut self.rules {
-            running.stream.lose(from, upto);
-            running.joiners.iter_mut().for_each(Joiner::clear);
+            running.intake.stream.lose(from, upto);
+            running.intake.joiners.iter_mut().for_each(Joiner::clear);
             running.mark_incomplete(upto, reason);
         }
     }
@@ -273,7 +274,7 @@ impl Engine {
 impl Running {
     /// An instance that was not evaluated yet.
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
-        let mut of_window = self.awaiting.iter_mut().filter(|due| due.index == window);
+        let mut of_window = self.parts.instances.iter_mut().filter(|due| due.index == window);
         let closed = of_window.find_map(|awaiting| awaiting.due.closed(number));
         if closed.is_some() {
             return closed;
@@ -288,12 +289,12 @@ impl Running {
             Some(instance) if fits => instance.partials.push(partial.content),
             Some(instance) => {
                 instance.mark_incomplete("what a node reported is of another rule");
-                let unplaced = &mut self.stream.dropped.unplaced;
+                let unplaced = &mut self.intake.stream.dropped.unplaced;
                 *unplaced = unplaced.saturating_add(partial.content.len() as u64);
             }
             // The wait for it has ended.
             None => {
-                let late = &mut self.stream.dropped.late;
+                let late = &mut self.intake.stream.dropped.late;
                 *late = late.saturating_add(partial.content.len() as u64);
             }
         }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Engine;
+use super::running::Running;
 use super::timed_part::{MeasureRow, TimedNumbers, TimedPart, TimedRule};
-use super::{Engine, Running};
 use crate::eval::WindowData;
 use crate::eval::partial::Content;
 use crate::ids::{ProbeId, RuleId};
@@ -64,7 +65,7 @@ impl Engine {
         let missing = match () {
             () if self.nodes.keys().any(|node| !parts.contains_key(node)) => Some(PART_MISSING),
             () if self.nodes.is_empty() => None,
-            () if running.stream.lost_between(entry.span.0, entry.span.1) => Some(LOST),
+            () if running.intake.stream.lost_between(entry.span.0, entry.span.1) => Some(LOST),
             () if all.numbers.processes != complete.len() => Some(OTHERS),
             () => None,
         };
@@ -77,7 +78,7 @@ impl Engine {
             span: entry.span,
             roles: running.roles.iter().map(|members| members & &complete).collect(),
             measures: self.measures_of_all(running, &complete, entry, &all, missing),
-            reduced: running.timed_plan.reduced(entry.window, &all, missing),
+            reduced: running.parts.plan.reduced(entry.window, &all, missing),
             calls: observed.calls(&running.rule, &complete, entry.span),
             probe_roles: running.rule.probe_roles(),
             ranks: observed.ranks(&complete),
@@ -112,7 +113,7 @@ impl Engine {
         let rule = TimedRule {
             id,
             rule: &running.rule,
-            plan: &running.timed_plan,
+            plan: &running.parts.plan,
             roles: &roles,
         };
         let mut all = rule.part(self.observed(), entry);
@@ -133,7 +134,7 @@ impl Engine {
         let value = |measure: &Measure| {
             let is_here = self.nodes.is_empty()
                 || measure.scope() == Scope::Machine
-                || running.timed_plan.passed.contains(measure);
+                || running.parts.plan.passed.contains(measure);
             let value = match missing {
                 _ if is_here => self.observed().measured(*measure, complete, times),
                 Some(why) => Value::none(why),
@@ -168,9 +169,12 @@ impl Engine {
             .enumerate();
         for (index, (probe, planned)) in probes {
             let members = data.roles.get(probe.role).unwrap_or(&no_process);
-            let absent = running.absent.get(&index).map(String::as_str);
+            let absent = running
+                .probes
+                .get(index)
+                .and_then(|state| state.absent.as_deref());
             let (of, each) = ((id, ProbeId(index)), planned.delivers == Delivery::EachHit);
-            let is_passed = self.nodes.is_empty() || running.timed_plan.passes_hits.get(index) == Some(&true);
+            let is_passed = self.nodes.is_empty() || running.parts.plan.passes_hits.get(index) == Some(&true);
             let unknown = absent.or(missing.filter(|_| !is_passed));
             let (lacking, rows) = if let Some(why) = unknown {
                 let rows = members
@@ -208,9 +212,9 @@ impl Engine {
             let lacks_part = self.nodes.keys().any(|node| !awaited.parts.contains_key(node));
             lacks_part && now.since(end) < end.since(start).max(WAITS_NS)
         };
-        let ready = running.awaited_windows.iter().position(|awaited| waits(&awaited));
-        let ready = ready.unwrap_or(running.awaited_windows.len());
-        running.awaited_windows.drain(..ready).collect()
+        let ready = running.parts.windows.iter().position(|awaited| waits(&awaited));
+        let ready = ready.unwrap_or(running.parts.windows.len());
+        running.parts.windows.drain(..ready).collect()
     }
 
     /// The data of a closed window of a length for formulas. It is made after the preceding windows were evaluated.
@@ -219,10 +223,10 @@ impl Engine {
         let (entry, incomplete) = (awaited.entry(), awaited.incomplete.as_deref());
         let window = self.timed(id, running, entry, &awaited.parts);
         let window = running.with_pairs(window, &awaited.pairs, incomplete, entry.span);
-        let window = running.looking_back(entry.window, window);
+        let window = running.retained.looking_back(entry.window, window);
         let lacks_part = self.nodes.keys().any(|node| !awaited.parts.contains_key(node));
         let running = self.rules.get_mut(id.0)?;
-        running.stream.dropped.partial += u64::from(lacks_part);
+        running.intake.stream.dropped.partial += u64::from(lacks_part);
         Some(window)
     }
 
@@ -237,12 +241,12 @@ impl Engine {
         let Some(running) = self.rules.get_mut(part.numbers.rule.0) else {
             return;
         };
-        let dropped = &mut running.stream.dropped;
-        if !part.fits(&running.rule, &running.timed_plan, is_own) {
+        let dropped = &mut running.intake.stream.dropped;
+        if !part.fits(&running.rule, &running.parts.plan, is_own) {
             dropped.foreign = dropped.foreign.saturating_add(1);
             return;
         }
-        let mut awaited = running.awaited_windows.iter_mut();
+        let mut awaited = running.parts.windows.iter_mut();
         let is_it = |awaited: &&mut AwaitedWindow| {
             (awaited.window, awaited.index) == (part.numbers.window, part.numbers.index)
         };

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use plan::Mode;
 use syntax::quantity::duration;
 
-use super::close::Evaluated;
+use super::Engine;
 use super::output::{ClosedWindow, Dropped, Finding, Standing, TrialProgress, TuneStatus};
+use super::retained::Evaluated;
+use super::running::Running;
 use super::trial::windows_to_verdict;
 use super::tune::TuneState;
-use super::{Engine, Running};
 use crate::ids::RuleId;
 use crate::rule::{CheckedRule, Tune};
 use crate::window::Window;
@@ -24,19 +25,25 @@ impl Engine {
         for (index, running) in self.rules.iter().enumerate() {
             for (tune_index, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
                 let label = checked.action.as_ref().map(|change| change.action.label());
-                let dropped = running.stream.dropped;
+                let dropped = running.intake.stream.dropped;
                 let (standing, why) = match tune.status(running.mode, checked) {
-                    (Standing::Waiting, _) if running.closed == 0 && !dropped.windows().is_empty() => {
+                    (Standing::Waiting, _)
+                        if running.progress.closed == 0 && !dropped.windows().is_empty() =>
+                    {
                         (Standing::NoValue, all_left_out(&dropped))
                     }
-                    (Standing::Waiting, _) if running.closed == 0 && !running.absent.is_empty() => {
-                        let absent: Vec<&str> = running.absent.values().map(String::as_str).collect();
+                    (Standing::Waiting, _)
+                        if running.progress.closed == 0 && running.absent().next().is_some() =>
+                    {
+                        let absent: Vec<&str> = running.absent().collect();
                         (Standing::NoValue, not_evaluated(&absent.join("; ")))
                     }
-                    (Standing::Waiting, why) if running.closed == 0 => match running.boundary_not_hit() {
-                        Some(missing) => (Standing::Waiting, format!("{why}: {missing}")),
-                        None => (Standing::Waiting, why),
-                    },
+                    (Standing::Waiting, why) if running.progress.closed == 0 => {
+                        match running.boundary_not_hit() {
+                            Some(missing) => (Standing::Waiting, format!("{why}: {missing}")),
+                            None => (Standing::Waiting, why),
+                        }
+                    }
                     (Standing::NoValue, _) if running.matches_no_process() => {
                         (Standing::NoValue, NO_PROCESS.to_owned())
                     }
@@ -54,11 +61,11 @@ impl Engine {
                     label: label.unwrap_or_else(|| "advice".to_string()),
                     standing,
                     why,
-                    left_out: running.left_out.clone(),
-                    saw_no_process: running.saw_no_process,
-                    had_processes: running.had_processes,
+                    left_out: running.progress.left_out.clone(),
+                    saw_no_process: running.progress.saw_no_process,
+                    had_processes: running.progress.had_processes,
                     had_value: tune.has_turned,
-                    windows: running.closed,
+                    windows: running.progress.closed,
                     dropped,
                 });
             }
@@ -131,21 +138,17 @@ impl Engine {
 
     /// The metrics of the rule's last closed window, each with its value for display or `none (reason)`.
     pub fn metrics(&self, rule: RuleId) -> Vec<(String, String)> {
-        self.rules.get(rule.0).map_or_else(Vec::new, Running::shown)
+        let running = self.rules.get(rule.0);
+        running.map_or_else(Vec::new, |running| running.retained.shown(&running.rule))
     }
 
     /// The last closed instance of each window of a rule.
     pub fn last_windows(&self, rule: RuleId) -> Vec<ClosedWindow> {
-        let running = self.rules.get(rule.0).into_iter();
-        running
-            .flat_map(|running| {
-                running
-                    .last
-                    .iter()
-                    .flatten()
-                    .map(|over| over.shown(&running.rule))
-            })
-            .collect()
+        let Some(running) = self.rules.get(rule.0) else {
+            return Vec::new();
+        };
+        let windows = running.retained.last_of_each();
+        windows.map(|over| over.shown(&running.rule)).collect()
     }
 
     /// The windows that closed since the last call, in order of evaluation. A bounded number is kept; the
@@ -165,7 +168,7 @@ impl Engine {
     pub fn dropped(&self, rule: RuleId) -> Dropped {
         self.rules
             .get(rule.0)
-            .map_or_else(Dropped::default, |running| running.stream.dropped)
+            .map_or_else(Dropped::default, |running| running.intake.stream.dropped)
     }
 }
 
@@ -174,7 +177,7 @@ impl Running {
     /// the last one.
     fn time_to_verdict(&self, tune: &Tune) -> Option<(f64, f64)> {
         let (least, most) = windows_to_verdict(tune.guard()?);
-        let window = self.last.get(tune.trigger.window())?.as_ref()?;
+        let window = self.retained.last(tune.trigger.window())?;
         let length_s = window.duration?;
         Some((least as f64 * length_s, most as f64 * length_s))
     }
@@ -191,7 +194,7 @@ impl Running {
 
     /// Whether windows closed although no process had a role of the rule, or came or went within one.
     fn matches_no_process(&self) -> bool {
-        self.closed > 0 && !self.had_processes && self.left_out.is_empty()
+        self.progress.closed > 0 && !self.progress.had_processes && self.progress.left_out.is_empty()
     }
 
     /// The boundary without which no window of the rule can close, if it was not hit, and why.
@@ -200,7 +203,7 @@ impl Running {
         let probes = boundaries
             .flat_map(|of| [of.begins_at(), of.closes_at()])
             .flatten();
-        let mut missing = probes.filter(|probe| self.was_hit.get(*probe) == Some(&false));
+        let mut missing = probes.filter(|probe| self.probes.get(*probe).is_some_and(|state| !state.was_hit));
         let probe = self.rule.probes.get(missing.next()?)?;
         let has_process = self.roles.get(probe.role).is_some_and(|of| !of.is_empty());
         let role = self.rule.roles.get(probe.role).filter(|_| !has_process);

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syntax::unit::Dimension;
 
+use super::running::Running;
 use super::samples::Samples;
-use super::{Engine, Process, Running};
+use super::{Engine, Process};
 use crate::eval::partial::{Content, Room};
 use crate::eval::{Calls, HitsInWindow, WindowData};
 use crate::ids::{ProbeId, RuleId};
@@ -83,9 +84,9 @@ impl Engine {
             data.lacking = vec![Some(reason.clone()); data.probe_roles.len()];
             data.left_out.push(reason.clone());
             data.duration = Some(Err(reason));
-        } else if !running.absent.is_empty() {
-            let probes = 0..data.probe_roles.len();
-            data.lacking = probes.map(|probe| running.absent.get(&probe).cloned()).collect();
+        } else if running.absent().next().is_some() {
+            let absent = running.probes.iter().map(|probe| probe.absent.clone());
+            data.lacking = absent.collect();
         }
     }
 
