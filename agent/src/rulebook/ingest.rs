@@ -42,6 +42,17 @@ impl ProbeCounters {
     }
 }
 
+/// What the observed hits require.
+#[derive(Debug, Default)]
+pub(super) struct SeenHits {
+    /// A hit that can trigger a decision at once was observed since the last `take_may_decide`.
+    may_decide: bool,
+    /// A hit at which a window may end was observed since the last evaluation.
+    pub(super) is_due: bool,
+    /// A hit that separates partial sums was observed since this was last cleared.
+    parts_sums: bool,
+}
+
 impl RuleBook {
     /// A text that belongs to a hit that will follow.
     pub(crate) fn observe_text(&mut self, text: &TextRecord) {
@@ -88,8 +99,8 @@ impl RuleBook {
                 .map(|read| read.map_err(|error| error.to_string()))
                 .collect();
             let is_observed = planned.delivers.are_hits();
-            self.has_parted |= planned.parts_sums;
-            self.has_due |= planned.decides;
+            self.seen.parts_sums |= planned.parts_sums;
+            self.seen.is_due |= planned.decides;
             let (began_ns, captures) = match request.end {
                 End::From => {
                     let entered = Entered {
@@ -119,7 +130,7 @@ impl RuleBook {
                     captures,
                 };
                 if self.engine.may_decide_at(request.rule, request.probe) {
-                    self.may_decide = true;
+                    self.seen.may_decide = true;
                     self.warm_up.remember(&observed);
                 }
                 self.pass(observed);
@@ -172,22 +183,22 @@ impl RuleBook {
 
     /// Returns and clears whether a hit was observed that can trigger a decision at once.
     pub(crate) fn take_may_decide(&mut self) -> bool {
-        std::mem::take(&mut self.may_decide)
+        std::mem::take(&mut self.seen.may_decide)
     }
 
     /// Whether a hit at which a window may end was observed since the last evaluation.
     pub(crate) fn has_due(&self) -> bool {
-        self.has_due
+        self.seen.is_due
     }
 
     /// Whether partial sums must be read because of a separating hit.
     pub(crate) fn has_parted(&self) -> bool {
-        self.has_parted
+        self.seen.parts_sums
     }
 
     /// The partial sums before the observed hits have been read, and are covered by a watermark.
     pub(crate) fn forget_parted(&mut self) {
-        self.has_parted = false;
+        self.seen.parts_sums = false;
     }
 
     /// Whether a probe of a rule is switched on in a process.
@@ -268,7 +279,8 @@ impl RuleBook {
         if requested.is_empty() {
             return;
         }
-        let observed = self.calls_observed.get(&slot);
+        let last = self.last_readings.get(&slot);
+        let observed = last.and_then(|last| last.calls.as_ref());
         let observed = observed.filter(|(before, _)| before == requested);
         // The coordinator of a job on several machines needs each reading.
         if self.part.is_none()
@@ -298,8 +310,8 @@ impl RuleBook {
                 }
             }
         }
-        self.calls_observed
-            .insert(slot, (requested.clone(), Arc::clone(all)));
+        let last = self.last_readings.entry(slot).or_default();
+        last.calls = Some((requested.clone(), Arc::clone(all)));
     }
 }
 

@@ -79,8 +79,8 @@ impl RuleBook {
         self.engine.set_mode(added.id, mode);
         if mode == Mode::Applying {
             // The user named this rule by adding it.
-            self.named.push(name.clone());
-            self.applying.push(name.clone());
+            self.permissions.name(&name);
+            self.permissions.apply(&name);
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.redefine();
@@ -102,8 +102,7 @@ impl RuleBook {
             recorder.redefine();
             recorder.ruled(Time(now_ns), name, modes::REMOVED);
         }
-        self.applying.retain(|applying| applying != name);
-        self.named.retain(|named| named != name);
+        self.permissions.remove(name);
         Some(self.take_out(id))
     }
 

@@ -10,6 +10,7 @@ mod live;
 mod modes;
 mod nodes;
 mod pairs;
+mod permissions;
 mod places;
 mod probe_requests;
 mod readings;
@@ -36,7 +37,6 @@ pub(crate) use sources::{beside, checked, given, given_all, load};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -51,9 +51,11 @@ use session::request::Settings;
 
 use self::{
     act::{found, newest_first},
+    ingest::SeenHits,
     pairs::Pairs,
+    permissions::Permissions,
     probe_requests::{ProbeRequest, ReadsByProbe},
-    readings::{MpiMoment, Summed},
+    readings::LastReading,
     switches::Switches,
     texts::Waiting,
     warm_up::EngineWarmUp,
@@ -74,33 +76,16 @@ pub(crate) struct RuleBook {
     switches: Switches,
     /// Probe requests whose counting is paused for the budget.
     resting: BTreeSet<usize>,
-    /// Rules that may act.
-    applying: Vec<String>,
-    /// Rules that `--apply` named. Others that must be named never apply.
-    named: Vec<String>,
-    /// The value of `--apply`: nothing, everything (an empty list), or names.
-    apply: Option<Vec<String>>,
-    /// Changes may stay at the end, so that rules with calls without an inverse may act.
-    keeps: bool,
+    permissions: Permissions,
     /// On a recording: rules that have not been added yet.
     held: Vec<CheckedRule>,
     recorder: Option<Recorder>,
     /// A recording was begun; it may have ended.
     was_recorded: bool,
-    /// A hit that can trigger a decision at once was observed since the last `take_may_decide`.
-    may_decide: bool,
-    /// A hit at which a window may end was observed since the last evaluation.
-    has_due: bool,
-    /// A hit that separates partial sums was observed since this was last cleared.
-    has_parted: bool,
+    seen: SeenHits,
     warm_up: EngineWarmUp,
-    /// By slot: the MPI functions of each process that were observed last, with their values. Most ranks
-    /// sleep or compute between two readings, so that hundreds of functions are unchanged.
-    calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::ProbeCounters]>)>,
-    /// Results of the last reading of each process, by slot.
-    summed: BTreeMap<u32, Summed>,
-    /// By slot, the last reading for which the time inside MPI was unknown, until it is known.
-    mpi_unknown: BTreeMap<u32, Option<MpiMoment>>,
+    /// By slot.
+    last_readings: BTreeMap<u32, LastReading>,
     /// None of the loaded rules was named by the user.
     has_only_builtin_rules: bool,
     /// This machine's part of the rules of a job on several.
@@ -125,7 +110,7 @@ impl RuleBook {
     }
 
     fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
-        let applying = sources::applying(&checked, apply)?;
+        let permissions = Permissions::new(&checked, apply)?;
         let engine = Engine::new(checked, Time(0)).map_err(Failure::invalid)?;
         let requests = engine
             .rules()
@@ -133,10 +118,7 @@ impl RuleBook {
         Ok(RuleBook {
             requests: requests.enumerate().collect(),
             engine,
-            applying,
-            named: apply.unwrap_or_default().to_vec(),
-            apply: apply.map(<[String]>::to_vec),
-            keeps: true,
+            permissions,
             ..RuleBook::default()
         })
     }
@@ -241,7 +223,7 @@ impl RuleBook {
         let apply: Vec<_> = self
             .engine
             .rules()
-            .map(|(id, rule, _)| (id, self.applying.iter().any(|name| name == rule.name())))
+            .map(|(id, rule, _)| (id, self.permissions.applies(rule.name())))
             .collect();
         for (id, applies) in apply {
             if applies {
@@ -370,9 +352,7 @@ impl RuleBook {
         self.slots.remove(&slot);
         self.warm_up.forget();
         self.pairs.forget(slot);
-        self.calls_observed.remove(&slot);
-        self.summed.remove(&slot);
-        self.mpi_unknown.remove(&slot);
+        self.last_readings.remove(&slot);
         if let Some(part) = &mut self.part {
             part.left(ProcessId(slot), Time(now_ns));
         }
@@ -401,7 +381,7 @@ impl RuleBook {
             recorder.ticked(Time(now_ns));
         }
         self.engine.forget_windows();
-        self.has_due = false;
+        self.seen.is_due = false;
         let copy = self.warm_up.copy(&self.engine);
         let mut acts: Vec<Act> = self
             .engine
@@ -480,7 +460,7 @@ impl RuleBook {
             .collect();
         let view = |status: rules::TuneStatus| RuleView {
             mode: *modes_now.get(&status.rule).unwrap_or(&Mode::Off),
-            is_named: self.named.contains(&status.rule_name),
+            is_named: self.permissions.is_named(&status.rule_name),
             saw_no_process: status.saw_no_process && says_nothing(status.standing),
             standing: status.standing,
             had_processes: status.had_processes,

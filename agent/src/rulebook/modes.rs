@@ -5,6 +5,7 @@ use profile::format::suggestion;
 use rules::{CheckedRule, Time};
 use session::requests::NotSwitched;
 
+use super::permissions::why_not;
 use super::{Act, RuleBook};
 use crate::exit::Failure;
 
@@ -18,22 +19,12 @@ impl RuleBook {
     ) -> Result<(&'static str, Vec<Act>), NotSwitched> {
         let found = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
         let (id, rule, before) = found.ok_or(NotSwitched::NoSuchRule)?;
-        let is_named = self.named.iter().any(|named| named == name);
-        if mode == Mode::Applying && rule.must_be_named() && !is_named {
-            return Err(NotSwitched::NotNamed);
-        }
-        if mode == Mode::Applying && !self.keeps && stays(rule) {
-            return Err(NotSwitched::Stays);
-        }
+        self.permissions.switch(rule, mode)?;
         let before = shown(before, rule).name();
         self.warm_up.forget();
         let outputs = self.engine.set_mode(id, mode);
         if let Some(recorder) = &mut self.recorder {
             recorder.ruled(Time(now_ns), name, mode.name());
-        }
-        self.applying.retain(|applying| applying != name);
-        if mode == Mode::Applying {
-            self.applying.push(name.to_owned());
         }
         let acts = outputs
             .into_iter()
@@ -53,30 +44,18 @@ impl RuleBook {
     /// inverse: it is an error if `--apply` named one of them, and the others only advise. Returns a sentence
     /// for each of these.
     pub(crate) fn revert_everything_at_exit(&mut self) -> Result<Vec<String>, Failure> {
-        self.keeps = false;
-        let mut advising = Vec::new();
-        for (_, rule, _) in self.engine.rules().filter(|(_, rule, _)| stays(rule)) {
-            let name = rule.name();
-            if self.named.iter().any(|named| named == name) {
-                return Err(Failure::invalid(format!("--apply={name}: {}", why_not(rule))));
-            }
-            if self.applying.iter().any(|applying| applying == name) {
-                advising.push((name.to_owned(), format!("{name} only advises: {}", why_not(rule))));
-            }
-        }
-        self.applying
-            .retain(|applying| advising.iter().all(|(name, _)| name != applying));
-        Ok(advising.into_iter().map(|(_, why)| why).collect())
+        let rules = self.engine.rules().map(|(_, rule, _)| rule);
+        self.permissions.revert_everything(rules)
     }
 
     /// The reason if a rule makes calls without an inverse, which this session does not allow.
     pub(crate) fn refuses_calls_of(&self, rule: &CheckedRule) -> Option<String> {
-        (!self.keeps && stays(rule)).then(|| why_not(rule))
+        self.permissions.forbids_calls_of(rule).then(|| why_not(rule))
     }
 
     /// Whether a rule may act now.
     pub(crate) fn applies(&self, name: &str) -> bool {
-        self.applying.iter().any(|applying| applying == name)
+        self.permissions.applies(name)
     }
 
     /// Whether a rule applies only if it is named.
@@ -100,7 +79,7 @@ impl RuleBook {
     /// A note on each rule that `--apply` names and that changes nothing.
     pub(crate) fn only_reporting(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
-        let named = rules.filter(|rule| self.named.iter().any(|name| name == rule.name()));
+        let named = rules.filter(|rule| self.permissions.is_named(rule.name()));
         named
             .filter(|rule| !rule.acts())
             .map(|rule| format!("{} only reports: --apply has no effect on it", rule.name()))
@@ -110,8 +89,7 @@ impl RuleBook {
     /// Rules that must be named but were not named by `--apply`: they never apply.
     pub(crate) fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
-        let unnamed =
-            rules.filter(|rule| rule.must_be_named() && !self.named.iter().any(|name| name == rule.name()));
+        let unnamed = rules.filter(|rule| rule.must_be_named() && !self.permissions.is_named(rule.name()));
         unnamed.map(|rule| rule.name().to_owned()).collect()
     }
 }
@@ -122,20 +100,6 @@ pub(super) fn shown(mode: Mode, rule: &CheckedRule) -> Mode {
         Mode::Applying if !rule.acts() => Mode::Advising,
         mode => mode,
     }
-}
-
-/// Whether a rule makes calls without an inverse.
-fn stays(rule: &CheckedRule) -> bool {
-    rule.plan().actions.iter().any(|action| action.stays)
-}
-
-fn why_not(rule: &CheckedRule) -> String {
-    let calls = rule.plan().actions.iter().filter(|action| action.stays);
-    let calls: Vec<String> = calls.map(|action| format!("{}()", action.target)).collect();
-    format!(
-        "its call {} has no `inverse` and cannot be reverted at the end of the session; such rules act with --keep",
-        calls.join(", ")
-    )
 }
 
 /// In a recording, the mode of a rule that was added.
@@ -171,14 +135,14 @@ mod tests {
         let stays = "call: f(1)";
         let text = "its call f() has no `inverse` and cannot be reverted at the end of the session; such rules act with --keep";
         let mut kept = book(stays, &[]);
-        assert_eq!(kept.applying, ["a"]);
+        assert!(kept.applies("a"));
         assert!(kept.switch("a", Mode::Applying, 1).is_ok());
         let mut unnamed = book(stays, &[]);
         assert_eq!(
             unnamed.revert_everything_at_exit().unwrap(),
             [format!("a only advises: {text}")]
         );
-        assert!(unnamed.applying.is_empty());
+        assert!(!unnamed.applies("a"));
         let switched = unnamed.switch("a", Mode::Applying, 1).map(|_| ());
         assert_eq!(switched, Err(NotSwitched::Stays));
         let named = book(stays, &["a"]).revert_everything_at_exit().unwrap_err();
@@ -189,7 +153,7 @@ mod tests {
         ] {
             let mut book = book(taken_back, &["a"]);
             assert_eq!(book.revert_everything_at_exit().unwrap(), [""; 0], "{taken_back}");
-            assert_eq!(book.applying, ["a"], "{taken_back}");
+            assert!(book.applies("a"), "{taken_back}");
         }
     }
 
@@ -222,7 +186,7 @@ mod tests {
             (load, Some(&["a"][..]), true, true),
         ] {
             let mut book = book(tune, apply);
-            assert_eq!(!book.applying.is_empty(), from_the_start, "{tune}, {apply:?}");
+            assert_eq!(book.applies("a"), from_the_start, "{tune}, {apply:?}");
             assert_eq!(
                 book.never_applying().is_empty(),
                 can_be_switched,

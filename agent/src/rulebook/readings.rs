@@ -1,5 +1,6 @@
 //! Converts readings of processes and CPUs to observations of the engine.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abi::Totals;
@@ -60,6 +61,17 @@ fn scaling((sizes, losses): &(usize, Losses)) -> Vec<(Measure, f64)> {
     measures
 }
 
+/// What is kept of the last reading of a process.
+#[derive(Default)]
+pub(super) struct LastReading {
+    /// The MPI functions that were observed last, with their values. Most ranks sleep or compute between two
+    /// readings, so that hundreds of functions are unchanged.
+    pub(super) calls: Option<(BTreeSet<Measure>, Arc<[ProbeCounters]>)>,
+    summed: Option<Summed>,
+    /// The last moment at which the time inside MPI was unknown, until it is known.
+    mpi_unknown: Option<MpiMoment>,
+}
+
 /// The time of a process inside MPI at a reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MpiMoment {
@@ -92,8 +104,8 @@ impl RuleBook {
     /// Observes a reading of a process.
     pub(crate) fn observe(&mut self, slot: u32, reading: &Reading, probes: &[Probe], places: &ProbePlaces) {
         let (of, time) = (Subject::Process(ProcessId(slot)), Time(reading.at_ns));
-        let known = self.summed.remove(&slot);
-        let known = known.filter(|known| known.is_of(reading));
+        let last = self.last_readings.entry(slot).or_default();
+        let known = last.summed.take().filter(|known| known.is_of(reading));
         let summed = known.unwrap_or_else(|| Summed::of(reading, places));
         let mut counters = Vec::new();
         let mut gauges = vec![
@@ -107,7 +119,7 @@ impl RuleBook {
                 (Measure::MpiCalls, summed.calls),
                 (Measure::MpiBytes, summed.sent_bytes),
             ]);
-            for moment in MpiMoment::known(self.mpi_unknown.entry(slot).or_default(), reading) {
+            for moment in MpiMoment::known(&mut last.mpi_unknown, reading) {
                 let time = Time(moment.at_ns);
                 let waited = moment.waited_ns.map(|ns| (Measure::MpiRunqueueTime, ns));
                 for (measure, total) in [(Measure::MpiTime, moment.inside_ns)].into_iter().chain(waited) {
@@ -157,7 +169,7 @@ impl RuleBook {
             recorder.totals(slot, reading, probes);
         }
         self.ingest_totals(slot, time, probes, places, &summed.counted);
-        self.summed.insert(slot, summed);
+        self.last_readings.entry(slot).or_default().summed = Some(summed);
     }
 
     /// Whether iterations of the detected loops must be passed in.
@@ -177,7 +189,7 @@ impl RuleBook {
                 time,
             },
             BoundarySide::End { begin_ns, teams } => {
-                self.has_due = true;
+                self.seen.is_due = true;
                 Observation::IterationEnded(LoopIteration {
                     process,
                     thread,

@@ -319,19 +319,15 @@ impl RuleBook {
             self.held.extend(rule);
             return acts.unwrap_or_default();
         }
-        let may_apply = self
-            .apply
-            .as_ref()
-            .is_some_and(|names| names.is_empty() || names.iter().any(|of| of == name));
         let Some(mode) = mode.parse().ok() else {
             return Vec::new();
         };
         let mode = match mode {
-            Mode::Applying if !may_apply => Mode::Advising,
+            Mode::Applying if !self.permissions.permits(name) => Mode::Advising,
             mode => mode,
         };
         if mode == Mode::Applying {
-            self.named.push(name.to_owned());
+            self.permissions.name(name);
         }
         self.switch(name, mode, time.0)
             .map(|(_, acts)| acts)
