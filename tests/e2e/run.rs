@@ -20,6 +20,7 @@ use tuneagent_e2e::wait::wait_until;
 use tuneagent_e2e::{Outcome, each, lammps, programs, require};
 
 use crate::expected::{SOON, counts};
+use crate::refused::newest;
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -77,8 +78,18 @@ fn every_mpi_call_is_counted_from_mpi_init_on() -> Outcome {
     for mpi in Mpi::ALL {
         let folder = tempfile::tempdir()?;
         let program = programs::mpi("whole", mpi)?;
-        let command = mpi.command(4, folder.path(), &program, &["25"])?;
-        let mut agent = Agent::starting(&[], &command)?;
+        let gates = folder.path().to_string_lossy().into_owned();
+        let command = mpi.command(4, folder.path(), &program, &["25", &gates])?;
+        let series = folder.path().join("series");
+        let every = ["--every", "200ms", "--snapshots", &series.to_string_lossy()];
+        let mut agent = Agent::starting(&every, &command)?;
+        // A busy machine may start the agent's next step after all calls. The rank of an ended process is not known.
+        wait_until("four ranks with their numbers", SOON, || {
+            let report = newest(&series)?.unwrap_or_default();
+            let ranks = each(&report["processes"]).filter(|process| process["rank"].is_number());
+            Ok(ranks.count() == 4)
+        })?;
+        fs::write(folder.path().join("end"), "")?;
         let report = agent.finish(SOON)?;
         let own_counts: Vec<Value> = agent
             .lines

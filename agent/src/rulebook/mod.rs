@@ -84,7 +84,7 @@ pub(crate) struct RuleBook {
     was_recorded: bool,
     seen: SeenHits,
     warm_up: EngineWarmUp,
-    /// By slot.
+    /// The last reading of each process, by slot.
     last_readings: BTreeMap<u32, LastReading>,
     /// None of the loaded rules was named by the user.
     has_only_builtin_rules: bool,

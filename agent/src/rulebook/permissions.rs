@@ -49,7 +49,7 @@ impl Permissions {
         self.reverts_everything && stays(rule)
     }
 
-    /// A rule acts from now on, whatever it does: its user asked for it by name, or it was permitted before.
+    /// A rule acts from now on, whatever it does: the caller has checked that it may.
     pub(super) fn apply(&mut self, name: &str) {
         self.applying.push(name.to_owned());
     }

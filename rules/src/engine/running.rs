@@ -33,7 +33,7 @@ pub(super) struct Running {
     pub(super) since: Time,
     pub(super) is_removed: bool,
     pub(super) probes: Vec<ProbeState>,
-    pub(super) intake: Intake,
+    pub(super) intake: HitIntake,
     /// The open part of each window.
     pub(super) windows: Vec<Open>,
     pub(super) nesting: Nesting,
@@ -42,7 +42,7 @@ pub(super) struct Running {
     /// For each role, its processes.
     pub(super) roles: Vec<BTreeSet<ProcessId>>,
     pub(super) tunes: Vec<TuneState>,
-    pub(super) progress: Progress,
+    pub(super) progress: RuleProgress,
 }
 
 /// A probe of a rule.
@@ -57,7 +57,7 @@ pub(super) struct ProbeState {
 
 /// The hits that wait for their windows.
 #[derive(Clone, Debug)]
-pub(super) struct Intake {
+pub(super) struct HitIntake {
     /// Whether the rule has windows of a fixed length.
     pub(super) has_timed: bool,
     /// Whether it has windows from probe to probe, or pairs of hits.
@@ -88,7 +88,7 @@ pub(super) struct NodeParts {
 
 /// What became of the windows until now, for display.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct RuleProgress {
     /// Windows that closed and were evaluated.
     pub(super) closed: u64,
     /// The processes that were left out of the last one, with the reason.
@@ -114,7 +114,7 @@ impl Running {
             since: now,
             is_removed: false,
             probes: rule.probes.iter().map(Captures::of).map(probe).collect(),
-            intake: Intake::of(&rule),
+            intake: HitIntake::of(&rule),
             windows: windows
                 .map(|(window, folds)| Open::new(window, folds, room, now))
                 .collect(),
@@ -127,9 +127,9 @@ impl Running {
             retained: Retained::of(&rule),
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
-            progress: Progress {
+            progress: RuleProgress {
                 saw_no_process: true,
-                ..Progress::default()
+                ..RuleProgress::default()
             },
             rule,
         }
@@ -141,10 +141,10 @@ impl Running {
     }
 }
 
-impl Intake {
-    fn of(rule: &CheckedRule) -> Intake {
+impl HitIntake {
+    fn of(rule: &CheckedRule) -> HitIntake {
         let is_probed = |window: &Window| window.boundaries().is_some();
-        Intake {
+        HitIntake {
             has_timed: !rule.windows.iter().all(is_probed),
             has_probed: rule.windows.iter().any(is_probed) || !rule.joins.is_empty(),
             follows_loop: rule.follows_loop(),
