@@ -59,8 +59,8 @@ impl Session {
             }
             Effect::Record(kind, name, text) => self.rules.record_mark(kind, &name, &text, monotonic_ns()),
             Effect::Do(RequestTask::List) => {
-                let listed = Box::new(self.showing().1.listed());
-                return Some(Event::Listed(Ok(Answer::Session(listed))));
+                let listed = self.showing().1.listed();
+                return Some(Event::Listed(Ok(Answer::Session(Box::new(listed)))));
             }
             Effect::Do(RequestTask::Report) => {
                 // While nothing happens, the last reading may be seconds old.
@@ -87,8 +87,7 @@ impl Session {
                 self.follow(acts);
                 return Some(Event::Removed { rule, keeps, result });
             }
-            // `leave` takes them one by one.
-            Effect::Leaving(_) => {}
+            Effect::Leaving(_) => {} // `leave` takes them one by one.
         }
         None
     }
@@ -135,6 +134,7 @@ impl Session {
     }
 
     pub(super) fn receive(&mut self, receipt: OrderReceipt) {
+        self.measuring.answered(&receipt);
         let Some(event) = self.actuation.answered(receipt) else {
             return;
         };

@@ -8,15 +8,16 @@
 //! busy waiting, the waiting may absorb the price, and the true pace is that of the windows; if ranks wait
 //! for each other, the prices that other ranks pay slow it down too. The range covers both cases. If the
 //! range is too wide, the program may sleep for most of the time: then pace is calls per time in which its threads
-//! run or sleep, of which the price is a smaller part, and the range covers both. If that is too wide, too, calls are
-//! estimated at the pace of the windows, as a lower bound. Time inside is estimated by its share of the time in the
-//! windows.
+//! run or sleep, of which the price is a smaller part, and the range covers both. The narrower range is used. If it is
+//! too wide, too, calls are estimated at the pace of the windows, as a lower bound. Time inside is estimated by its
+//! share of the time in the windows.
 //!
 //! CPU time that a rank takes while it waits in MPI does not make it call more often: the more of its CPU time
 //! was that, the more its pace is calls per elapsed time. The range covers both clocks, and how the pace varied
 //! within the windows and between them.
 
 mod clock;
+mod pace;
 mod scatter;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -25,15 +26,9 @@ use abi::Totals;
 
 pub use clock::CountTime;
 use clock::ProgramClock;
+pub(super) use pace::PRICE_ERROR;
+use pace::Pace;
 use scatter::{Marks, PaceSlice, Slices};
-
-/// The true price may exceed the measured one by this part of it, because prices are measured in a loop with
-/// warm caches. A test checks that the price is at least 0.6 of the additional time of calls in a program
-/// (docs/performance.md).
-pub(super) const PRICE_ERROR: f64 = 0.67;
-
-/// A pace is estimated only if its upper bound is at most this many times its lower bound.
-const TELLABLE: f64 = 1.5;
 
 /// Gaps are estimated from this many preceding windows.
 const WINDOWS: usize = 4;
@@ -70,45 +65,6 @@ fn inside_share(windows: impl Iterator<Item = (ProcessWindow, f64)>) -> f64 {
         (inside_ns / cpu_ns).min(1.0)
     } else {
         1.0
-    }
-}
-
-/// Pace of the calls of an unwatched process, relative to the windows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Pace {
-    estimated: f64,
-    /// `None` if there is no upper bound.
-    most: Option<f64>,
-}
-
-impl Pace {
-    fn of(windows: impl Iterator<Item = (ProcessWindow, f64)>, clock: ProgramClock) -> Pace {
-        let (mut ns, mut clock_ns, mut own, mut cost, mut others) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for (window, weight) in windows {
-            let threads = window.threads.max(1) as f64;
-            ns += weight * window.length.at_ns as f64;
-            clock_ns += weight * window.length.by(clock) as f64;
-            cost += weight * window.cost_ns;
-            own += weight * window.cost_ns / threads;
-            // The cost of hits in other processes delays a thread only while it waits for them.
-            let inside = window.inside_ns as f64 / threads;
-            others += weight * (window.others_ns * (1.0 + PRICE_ERROR)).min(inside);
-        }
-        if ns <= 0.0 || clock_ns <= 0.0 {
-            return Pace {
-                estimated: 1.0,
-                most: None,
-            };
-        }
-        let faster = |lost: f64| (lost < 1.0).then(|| 1.0 / (1.0 - lost));
-        // Threads that do not call may wait for the one that does.
-        let lost = (cost / clock_ns).max(own / ns) * (1.0 + PRICE_ERROR) + others / ns;
-        let most = faster(lost).filter(|most| *most <= TELLABLE);
-        let estimated = most.and_then(|_| faster(cost / clock_ns));
-        Pace {
-            estimated: estimated.unwrap_or(1.0),
-            most,
-        }
     }
 }
 
@@ -344,6 +300,11 @@ impl Unwatched {
         self.windows.clear();
     }
 
+    /// The program was changed: how its pace varied before says nothing about the time from now on.
+    pub fn forget_marks(&mut self) {
+        self.marks = Marks::default();
+    }
+
     /// The counters at a reading. In a gap they are of no use.
     pub fn mark(&mut self, at: CountTime, counted: &[Totals]) {
         if self.gap.is_none() {
@@ -407,7 +368,8 @@ impl Unwatched {
         let last_ns = self.windows.back().map_or(0, |(window, _)| window.length.at_ns) as f64;
         let weight = |window: &ProcessWindow| (last_ns / window.length.at_ns.max(1) as f64).min(1.0);
         let windows = || self.windows.iter().map(|(window, _)| (*window, weight(window)));
-        let (pace, clock) = self.pace(windows());
+        let threads = self.windows.back().map_or(1, |(window, _)| window.threads);
+        let (pace, clock) = Pace::by_fitting_clock(windows(), threads);
         let of_function = |probe: &u32| {
             // A function that was added recently has only its own windows.
             let mut all = WindowCalls::default();
@@ -443,18 +405,6 @@ impl Unwatched {
             } else {
                 0.0
             },
-        }
-    }
-
-    /// The pace of the gap after these windows, by the clock that bounds it; by CPU time if none does.
-    fn pace(&self, windows: impl Iterator<Item = (ProcessWindow, f64)> + Clone) -> (Pace, ProgramClock) {
-        let by_cpu = Pace::of(windows.clone(), ProgramClock::Cpu);
-        let threads = self.windows.back().map_or(1, |(window, _)| window.threads);
-        let active = ProgramClock::Active { threads };
-        let by_active = by_cpu.most.is_none().then(|| Pace::of(windows, active));
-        match by_active.filter(|pace| pace.most.is_some()) {
-            Some(pace) => (pace, active),
-            None => (by_cpu, ProgramClock::Cpu),
         }
     }
 

@@ -178,6 +178,12 @@ impl Profile {
         processes.for_each(|process| process.unwatched.forget_pace());
     }
 
+    /// The program was changed.
+    pub fn program_changed(&mut self) {
+        let processes = self.processes.iter_mut();
+        processes.for_each(|process| process.unwatched.forget_marks());
+    }
+
     /// These functions are not watched from the last reading on; `windows` has the data of each process in
     /// the window that ended. `cuts_sequence` is whether calls of loops are among them.
     pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<ProcessWindow>, cuts_sequence: bool) {

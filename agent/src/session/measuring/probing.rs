@@ -12,6 +12,7 @@ use profile::{Metered, TeamPart, mpi};
 use super::{Context, Measuring};
 use crate::rulebook::RuleBook;
 use crate::session::{
+    actuator_queue::OrderReceipt,
     budget::{
         self, BudgetEffect, BudgetEffects, CallNeed, Costs, Detaching, Functions, RegionCounts,
         SamplingState, Spent, WatchedFunction, WindowChange,
@@ -104,6 +105,13 @@ impl Measuring {
             }
         }
         Ok(())
+    }
+
+    /// An order was carried out: the program may have been changed by it.
+    pub(in crate::session) fn answered(&mut self, receipt: &OrderReceipt) {
+        if !matches!(receipt, OrderReceipt::Confirmed(..)) {
+            self.profile.program_changed();
+        }
     }
 
     /// Trials may have begun or ended: sampling windows are then due at other times.

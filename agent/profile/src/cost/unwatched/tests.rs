@@ -422,6 +422,41 @@ fn after_the_pace_is_forgotten_gaps_follow_the_last_window() {
     assert_eq!((calls_in_gap(true), calls_in_gap(false)), (400, 107));
 }
 
+/// A program that was watched at all times became 100 times as fast by a change, and is sampled from then on: the
+/// range of the first gap has the pace after the change, which hardly varies.
+#[test]
+fn the_pace_before_a_change_does_not_widen_the_range_after_it() {
+    let range = |forgets: bool| {
+        let mut unwatched = Unwatched::default();
+        unwatched.open(at(0), &totals(0));
+        let (mut now, mut counted) = (0, 0);
+        for step in 0..8 {
+            if step == 4 && forgets {
+                unwatched.forget_marks();
+            }
+            now += 1_000;
+            counted += if step < 4 { 10 } else { 1_000 };
+            unwatched.mark(at(now), &totals(counted));
+        }
+        unwatched.open(at(7_500), &totals(counted - 500));
+        let window = ProcessWindow {
+            length: at(500),
+            threads: 1,
+            ..ProcessWindow::default()
+        };
+        unwatched.close_window(at(now), &totals(counted), &[], &BTreeSet::from([0]), window);
+        let after = now + 4_000;
+        let estimate = unwatched
+            .estimate(0, at(after), after, &totals(counted))
+            .expect("there is a gap");
+        let in_gap = |calls: u64| calls.saturating_sub(counted);
+        (in_gap(estimate.from), estimate.to.map(in_gap))
+    };
+    assert_eq!(range(true), (3_996, Some(4_004)));
+    let (least, most) = range(false);
+    assert!(least < 2_000 && most > Some(6_000), "{least} to {most:?}");
+}
+
 /// A compute function whose process was preempted in the gap, read late at the end of the window: calls times
 /// mean remain its time, which grows in the gap by no more than the elapsed time.
 #[test]
