@@ -117,7 +117,7 @@ mod tests {
         assert!(advice.peek().is_some());
         for line in advice {
             assert!(
-                line.contains("as long as other programs leave only {free} CPUs"),
+                line.contains("as long as other programs leave no more CPUs than {free}"),
                 "{line}"
             );
         }

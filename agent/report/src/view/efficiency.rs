@@ -26,7 +26,7 @@ fn asleep(rates: &[Rates]) -> Option<f64> {
 const WAITING_SHOWN: f64 = 0.1;
 
 /// The part of the time outside MPI in which the ranks wait for a CPU, if it is known and large enough to report. Without
-/// MPI, the part of the time in which the threads want a CPU.
+/// MPI, and of ranks with several threads, the part of the time in which the threads want a CPU.
 pub(super) fn waiting(rates: &[Rates]) -> Option<f64> {
     let (mut all, mut waiting) = (0.0, 0.0);
     for rates in rates {
@@ -34,7 +34,8 @@ pub(super) fn waiting(rates: &[Rates]) -> Option<f64> {
             Some(_) => rates.mpi_waiting?,
             None => 0.0,
         };
-        all += rates.mpi.map_or(rates.cpu + rates.runqueue, |mpi| 1.0 - mpi);
+        let wanted = rates.cpu + rates.runqueue;
+        all += rates.mpi.map_or(wanted, |mpi| wanted.max(1.0) - mpi);
         waiting += (rates.runqueue - inside).max(0.0);
     }
     (waiting > WAITING_SHOWN * all).then(|| (waiting / all).min(1.0))
@@ -183,6 +184,9 @@ mod tests {
         let line = shown([rank(0.5, 0.5), rank(0.9, 0.1)]).swap_remove(1);
         insta::assert_snapshot!(line, @"    25 % of the time outside MPI, which counts as useful, waited for a CPU");
         assert_eq!(shown([rank(0.9, 0.1), rank(0.9, 0.1)]).len(), 1);
+        // Two threads in each rank that share the CPUs: 0.9 of the 1.1 that they want outside MPI.
+        let line = shown([rank(0.3, 1.0), rank(0.3, 1.0)]).swap_remove(1);
+        assert!(line.contains("82 % of the time outside MPI"), "{line}");
         // Where the waiting was, the kernel does not report.
         let unknown = Rates {
             mpi_waiting: None,
