@@ -10,6 +10,7 @@ mod watch;
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::node::NODE_SOCKET;
@@ -57,6 +58,18 @@ impl Cli {
             .version(VERSION)
             .disable_help_subcommand(true)
             .subcommands(shown.cloned())
+    }
+}
+
+/// Removes the commands that the agent starts by itself from the suggestions for a mistyped one.
+pub fn suggest_only_visible(error: &mut clap::Error) {
+    let Some(ContextValue::Strings(mut names)) = error.remove(ContextKind::SuggestedSubcommand) else {
+        return;
+    };
+    let all = Cli::command();
+    names.retain(|name| all.find_subcommand(name).is_none_or(|known| !known.is_hide_set()));
+    if !names.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
     }
 }
 
@@ -351,6 +364,18 @@ mod tests {
             assert_eq!(answer(typed), answer(same));
         }
         assert!(answer("tuneagent help nothing").contains("unrecognized subcommand 'nothing'"));
+    }
+
+    #[test]
+    fn no_command_is_suggested_that_help_does_not_list() {
+        let mut error = Cli::try_parse_from(["tuneagent", "attch"]).unwrap_err();
+        suggest_only_visible(&mut error);
+        let text = error.to_string();
+        assert!(text.contains("'attach'") && !text.contains("'attend'"), "{text}");
+        let mut error = Cli::try_parse_from(["tuneagent", "closr"]).unwrap_err();
+        suggest_only_visible(&mut error);
+        let text = error.to_string();
+        assert!(!text.contains("'closer'"), "{text}");
     }
 
     #[test]

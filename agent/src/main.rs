@@ -19,6 +19,7 @@ use tuneagent::{
 /// `attach`. No value starts with `--`, so clap's tip to pass an unknown flag as a value is left out.
 fn mistyped(mut error: clap::Error) -> ! {
     error.remove(clap::error::ContextKind::Suggested);
+    cli::suggest_only_visible(&mut error);
     let is_number = |word: &String| word.parse::<u32>().is_ok();
     match std::env::args().nth(1).filter(is_number) {
         Some(pid) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {

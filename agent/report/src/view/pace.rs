@@ -110,6 +110,8 @@ fn probes_share(snapshot: &Snapshot) -> Option<f64> {
     let probes = snapshot.cost.as_ref()?.slowdown.probes;
     let watched = match snapshot.sequence.steps {
         Steps::MpiCalls => parts::sampled_mpi(&snapshot.functions()).map_or(1.0, |of| of.watched),
+        // Probes that count calls for a rule cost outside the sampling windows, too.
+        Steps::Regions if parts::regions_counted_in(snapshot, 0.0).is_some() => return None,
         Steps::Regions => probed(snapshot, &snapshot.regions()?),
     };
     let share = probes / watched;
