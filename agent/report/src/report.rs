@@ -10,6 +10,8 @@ use profile::{
 };
 use serde_json::{Value, json};
 
+use crate::trace;
+
 mod cost;
 mod matrix;
 mod openmp;
@@ -140,18 +142,10 @@ fn contract(view: &ContractView) -> Value {
 }
 
 fn trace(view: &TraceView) -> Value {
-    json!({
-        "file": view.file,
-        "bytes": view.bytes,
-        "calls": view.calls,
-        "dropped_calls": view.dropped,
-        "calls_not_seen": view.not_seen,
-        "polling_calls_not_traced": view.polling,
-        "iterations": view.iterations,
-        "dropped_iterations": view.iterations_dropped,
-        "marks": view.marks,
-        "dropped_marks": view.marks_dropped,
-    })
+    let mut value = trace::counts(view);
+    value["file"] = json!(view.file);
+    value["bytes"] = json!(view.bytes);
+    value
 }
 
 fn speedup_hint(hint: &SpeedupHint) -> Value {

@@ -15,6 +15,7 @@ use std::{
 use abi::Call;
 use profile::probe::Probe;
 use profile::{ProcessRank, TraceView};
+use serde_json::{Value, json};
 
 /// Reserved for the end of the file.
 const TAIL_BYTES: u64 = 4096;
@@ -58,6 +59,20 @@ pub struct Trace {
     is_full: bool,
     failed: Option<io::Error>,
     line: Vec<u8>,
+}
+
+/// What a trace has and lacks, under the names of the report.
+pub(crate) fn counts(view: &TraceView) -> Value {
+    json!({
+        "calls": view.calls,
+        "dropped_calls": view.dropped,
+        "calls_not_seen": view.not_seen,
+        "polling_calls_not_traced": view.polling,
+        "iterations": view.iterations,
+        "dropped_iterations": view.iterations_dropped,
+        "marks": view.marks,
+        "dropped_marks": view.marks_dropped,
+    })
 }
 
 impl Trace {
@@ -148,8 +163,8 @@ impl Trace {
             "{{\"ph\":\"i\",\"s\":\"g\",\"pid\":0,\"tid\":0,\"ts\":{sign}{}.{:03},\"cat\":\"{kind}\",\"name\":{},\"args\":{}}}",
             at / 1000,
             at % 1000,
-            serde_json::Value::from(name),
-            serde_json::json!({ "text": text }),
+            Value::from(name),
+            json!({ "text": text }),
         );
         let written = self.write_line();
         count_span(written, &mut self.view.marks, &mut self.view.marks_dropped);
@@ -164,22 +179,12 @@ impl Trace {
     pub fn finish(mut self, ending: &TraceEnd<'_>) -> (TraceView, io::Result<()>) {
         self.view.not_seen = ending.not_seen;
         self.view.polling = ending.polling;
-        let view = &self.view;
-        let about = serde_json::json!({
-            "writer": concat!("tuneagent ", env!("CARGO_PKG_VERSION")),
-            "program": ending.program,
-            "host": ending.host,
-            "times_count_from": self.armed_at,
-            "calls": view.calls,
-            "dropped_calls": view.dropped,
-            "calls_not_seen": view.not_seen,
-            "polling_calls_not_traced": view.polling,
-            "iterations": view.iterations,
-            "dropped_iterations": view.iterations_dropped,
-            "marks": view.marks,
-            "dropped_marks": view.marks_dropped,
-            "most_bytes": self.limit,
-        });
+        let mut about = counts(&self.view);
+        about["writer"] = json!(concat!("tuneagent ", env!("CARGO_PKG_VERSION")));
+        about["program"] = json!(ending.program);
+        about["host"] = json!(ending.host);
+        about["times_count_from"] = json!(self.armed_at);
+        about["most_bytes"] = json!(self.limit);
         self.put(format!("\n],\"otherData\":{about}}}\n").as_bytes());
         let flushed = self.out.flush();
         (self.view, self.failed.map_or(flushed, Err))
@@ -206,13 +211,13 @@ impl Trace {
                 Some(rank) => format!("rank {rank}"),
                 None => "process".to_owned(),
             };
-            self.about(whose.pid, 0, "process_name", &serde_json::json!({ "name": name }));
+            self.about(whose.pid, 0, "process_name", &json!({ "name": name }));
             let order = whose.rank.map_or(i64::from(whose.pid), i64::from);
             self.about(
                 whose.pid,
                 0,
                 "process_sort_index",
-                &serde_json::json!({ "sort_index": order }),
+                &json!({ "sort_index": order }),
             );
         }
         self.named.insert(key);
@@ -222,23 +227,18 @@ impl Trace {
             (false, true) => "main thread".to_owned(),
             (false, false) => format!("thread {thread}"),
         };
-        self.about(
-            whose.pid,
-            track,
-            "thread_name",
-            &serde_json::json!({ "name": name }),
-        );
+        self.about(whose.pid, track, "thread_name", &json!({ "name": name }));
         // Sort iterations above the calls that they consist of.
         let order = if is_iterations { 0 } else { 1 };
         self.about(
             whose.pid,
             track,
             "thread_sort_index",
-            &serde_json::json!({ "sort_index": order }),
+            &json!({ "sort_index": order }),
         );
     }
 
-    fn about(&mut self, pid: i32, track: u32, what: &str, arguments: &serde_json::Value) {
+    fn about(&mut self, pid: i32, track: u32, what: &str, arguments: &Value) {
         self.line.clear();
         // Writing into memory does not fail.
         let _ = write!(
@@ -259,7 +259,7 @@ impl Trace {
             at % 1000,
             length_ns / 1000,
             length_ns % 1000,
-            serde_json::Value::from(name),
+            Value::from(name),
         );
     }
 
