@@ -1,5 +1,7 @@
 //! The checked guard of a tune: the criterion for keeping a change. `engine::trial` judges.
 
+use syntax::quantity::metric;
+
 use crate::term::Typed;
 
 #[derive(Clone, Debug)]
@@ -29,6 +31,12 @@ impl Guard {
     /// between.
     pub(crate) fn repeats(&self) -> bool {
         self.was.is_none() && !self.keeps_unless_worse
+    }
+
+    /// A value of the objective in its unit.
+    pub(crate) fn shown(&self, value: f64) -> String {
+        let type_of = self.objective.type_of;
+        metric(value, type_of.dimension(), type_of.percent)
     }
 
     /// The number of windows before a change that it requires: one if it states what the change is compared

@@ -185,8 +185,8 @@ const REPORT: &str = "
 console:
 metrics:
 plot:
-report:
 trace:
+report: trace
 view: console
 ";
 

@@ -16,8 +16,9 @@ use crate::module::{self, Images, Module, ModuleError};
 use crate::process::{Pid, Process, ProcessError, auxiliary, read_proc};
 use crate::symbol::Function;
 
-/// Attempts, and the pause between them, to read a process that has no program during an exec.
-const EXEC_TRIES: usize = 20;
+/// Attempts, and the pause between them, to read a process that has no program during an exec: it may lose its CPU
+/// there.
+const EXEC_TRIES: usize = 500;
 const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Error)]
@@ -58,7 +59,7 @@ impl AddressSpace {
         // During an execve the process has neither the old program nor the new one.
         for _ in 1..EXEC_TRIES {
             match AddressSpace::read_once(process, images) {
-                Err(SpaceError::NoProgram { reasons, .. }) if reasons.is_empty() => {
+                Err(SpaceError::NoProgram { reasons, .. }) if reasons.is_empty() && process.is_alive() => {
                     std::thread::sleep(EXEC_PAUSE);
                 }
                 read => return read,

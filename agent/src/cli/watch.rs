@@ -73,8 +73,8 @@ pub struct AttachArgs {
 /// The flags of a session, of `attach` and `run` alike.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Let rules change the program. With names, only those rules may; without, all but those that change code, load
-    /// libraries or have `must_be_named` (`tuneagent rule list` shows which)
+    /// Let rules change the program. With names, only those rules may; without, all but those that must be named
+    /// (`tuneagent rule list` shows which)
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',', help_heading = "Changes")]
     pub apply: Option<Vec<String>>,
     /// Show also what each rule measured, and why it found nothing

@@ -24,6 +24,8 @@ use crate::value::{Cell, ProcessId, Scalar};
 pub(super) const PATIENCE: u32 = 3;
 /// Maximum number of windows after a change that is not repeated, as a multiple of `over`.
 const AFTER_MAX: usize = 4;
+/// The program without the change is unlike that before it if its objective differs by this factor.
+const UNLIKE: f64 = 2.0;
 /// Number of windows before a change that are remembered.
 pub(super) const HISTORY_MAX: usize = 60;
 
@@ -58,6 +60,8 @@ pub(super) struct Trial {
     alternation: Option<Alternation>,
     /// The result of the first comparison, for display; empty before it.
     compared: String,
+    /// The mean of the objective before the first change, where a comparison in turns follows.
+    mean_before: Option<f64>,
     /// The change is reverted at present.
     pub(super) is_reverted: bool,
     /// The verdict on a change that must be made again to stay.
@@ -225,6 +229,7 @@ impl Trial {
                 let with = alternation.begins_with();
                 self.alternation = Some(alternation);
                 self.compared.clone_from(&verdict.text);
+                self.mean_before = Some(found.before);
                 self.run(with, verdict)
             }
         }
@@ -242,12 +247,26 @@ impl Trial {
                 let (found, seen) = alternation.judge(ObjectiveAim::of(guard));
                 if found.verdict != plan::GuardEffect::Inconclusive || alternation.is_last() {
                     let verdict = named(judged(verdict(), &found, guard, &seen));
-                    return self.decided(verdict);
+                    let text = verdict.text.clone() + &self.unlike_before(&found, guard);
+                    return self.decided(Verdict { text, ..verdict });
                 }
                 alternation.begins_with()
             }
         };
         self.run(with, verdict())
+    }
+
+    /// An addition to the verdict where the program without the change is not as it was before the first change: the
+    /// gain is then not that over the program as it was found.
+    fn unlike_before(&self, found: &Judgement, guard: &Guard) -> String {
+        let unlike = |before: &f64| {
+            let ratio = before / found.before;
+            !(1.0 / UNLIKE..=UNLIKE).contains(&ratio)
+        };
+        let before = self.mean_before.filter(unlike);
+        before.map_or_else(String::new, |before| {
+            format!("; before the first change it was {}", guard.shown(before))
+        })
     }
 
     /// A change that stays but is reverted at present is made again.

@@ -56,6 +56,10 @@ const UNEQUAL: f64 = 2.0;
 /// If a program wants this many times the CPUs that it may use, its threads mostly wait for each other's CPUs: what
 /// a hit delays lets another thread run, and the sum of the hits says nothing about the time of the program.
 const OVERSUBSCRIBED: f64 = 1.25;
+/// The same where other programs take CPUs that it may use, which varies more.
+const SHARED: f64 = 1.5;
+/// CPUs that are missing at least.
+const SHARED_MIN: f64 = 0.25;
 
 /// The displayed values, recent or over the entire session.
 struct Shown<'a> {
@@ -71,24 +75,21 @@ struct Shown<'a> {
 }
 
 /// The sentence about the program. What the agent uses follows it.
-/// `oversubscribed` has the CPUs that the program may use, if it wants many more.
+/// `oversubscribed` is what its threads want and get, if they want many more CPUs.
 fn of_program(
     snapshot: &Snapshot,
     slowdown: Slowdown,
     shown: &Shown<'_>,
-    oversubscribed: Option<f64>,
+    oversubscribed: Option<&str>,
 ) -> String {
     let mostly = shown.most_expensive;
     let mostly = mostly.map_or_else(String::new, |name| format!(", mostly of {}", in_sentence(name)));
-    if let Some(allowed) = oversubscribed {
+    if let Some(wanted) = oversubscribed {
         let probes = shown.of_cpu.filter(|share| *share > 0.0);
         let probes = probes.map_or_else(String::new, |share| {
             format!("; probes use ~{} of its CPU time{mostly}", percent(share))
         });
-        return format!(
-            "not known how much longer the program takes, as its threads want {:.1} CPUs and may use {allowed:.1}{probes}",
-            slowdown.wanted
-        );
+        return format!("not known how much longer the program takes, as its threads want {wanted}{probes}");
     }
     // The others may wait for that process, or it for them.
     let of_cpu = shown.of_cpu.filter(|share| slowdown.probes > UNEQUAL * share);
@@ -112,10 +113,19 @@ fn of_program(
     )
 }
 
-/// The CPUs that the program may use, if it wants many more.
-fn oversubscribed(snapshot: &Snapshot, slowdown: Slowdown) -> Option<f64> {
+/// The CPUs that the program wants, and may use or has, if these are far fewer.
+fn oversubscribed(snapshot: &Snapshot, slowdown: Slowdown) -> Option<String> {
     let allowed = snapshot.cpus.as_ref()?.allowed;
-    Some(allowed).filter(|allowed| slowdown.wanted > OVERSUBSCRIBED * allowed)
+    let wanted = slowdown.wanted;
+    // Other programs may take the CPUs that it may use.
+    let rates = snapshot.overall();
+    let used: f64 = rates.iter().map(|rates| rates.cpu).sum();
+    let has_few = !rates.is_empty() && wanted > SHARED * used && wanted - used > SHARED_MIN;
+    match () {
+        () if wanted > OVERSUBSCRIBED * allowed => Some(format!("{wanted:.1} CPUs and may use {allowed:.1}")),
+        () if has_few => Some(format!("{wanted:.1} CPUs and have {used:.1}")),
+        () => None,
+    }
 }
 
 /// The slowdown of the program, and its causes.
@@ -130,7 +140,7 @@ fn lines(snapshot: &Snapshot, cost: &CostView, slowdown: Slowdown, shown: &Shown
     let starting = shown.starting_ns.map(|cpu_ns| duration(cpu_ns as f64));
     let starting = starting.map(|cpu_time| format!(", and used {cpu_time} of CPU time to start"));
     let oversubscribed = oversubscribed(snapshot, slowdown);
-    let of_program = of_program(snapshot, slowdown, shown, oversubscribed);
+    let of_program = of_program(snapshot, slowdown, shown, oversubscribed.as_deref());
     let [uses, resident, starting] = [uses, resident, starting].map(Option::unwrap_or_default);
     let mut lines = vec![format!(" cost: {of_program}{uses}{resident}{starting}")];
     let is_much = slowdown.all() > TOO_MUCH;
@@ -230,7 +240,7 @@ mod tests {
     use super::*;
     use crate::example;
     use profile::cost::{AgentCost, BudgetShare, Estimate, Fullness, ProbeCost, RecentCost};
-    use profile::{FunctionTotals, ProcessView, Standing};
+    use profile::{FunctionTotals, ProcessView, Rates, Standing};
 
     fn snapshot(share: f64) -> Snapshot {
         let probe = |name: &str, ns: f64| ProbeCost {
@@ -333,6 +343,22 @@ mod tests {
         assert!(
             over_all(&snapshot)[0].contains("the program takes ~49 % longer"),
             "it wants two"
+        );
+        // Another program takes most of the CPUs that it may use.
+        let rates = Rates {
+            cpu: 0.5,
+            runqueue: 1.5,
+            ..Rates::default()
+        };
+        let mut beside = snapshot.clone();
+        beside.processes = vec![ProcessView {
+            overall: Some(rates),
+            ..ProcessView::default()
+        }];
+        assert!(
+            over_all(&beside)[0].contains("as its threads want 2.0 CPUs and have 0.5"),
+            "{}",
+            over_all(&beside)[0]
         );
         if let Some(cost) = &mut snapshot.cost {
             cost.slowdown.wanted = 5.94;

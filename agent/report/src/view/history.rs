@@ -81,10 +81,10 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         (_, old) => format!("{old} -> {}", first.new),
     };
     let first_at = first.first_at;
-    let first_at = first_at.map_or_else(String::new, |at| format!(" (first after {})", time(at)));
+    let first_at = first_at.map_or_else(String::new, |at| format!(" (first at {})", time(at)));
     let what = format!("{} {values}", first.variable);
     let mut lines = vec![format!(
-        " {number:>2}  {}   {}{in_how_many} after {}{first_at}: {}",
+        " {number:>2}  {}   {}{in_how_many} at {}{first_at}: {}",
         first.rule,
         what.trim_end(),
         time(first.at),
@@ -212,14 +212,11 @@ mod tests {
             ..Snapshot::default()
         };
         let copies = change_lines(&of([7, 7])).join("\n");
-        assert!(
-            copies.contains("NOptWorkers 2 -> 7 in 2 copies after"),
-            "{copies}"
-        );
+        assert!(copies.contains("NOptWorkers 2 -> 7 in 2 copies at"), "{copies}");
         let snapshot = of([7, 8]);
         insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
         1 decision
-         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.2 s (first after 1.1 s): written
+         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes at 3.2 s (first at 1.1 s): written
             predicted 61.2 ms
             guard     not judged: the program ended after 3 of 5 windows
             because   best: 7; T(begin.workers): 108 ms

@@ -20,6 +20,7 @@ const SITES_SHOWN: usize = 8;
 /// If regions were probed for a smaller part of the time, no rate is shown, because the pace of the rest may
 /// differ.
 const WATCHED_MIN: f64 = 0.1;
+const UNKNOWN_RATE: &str = "parallel regions (probed too rarely to know their rate):";
 
 /// Maximum length of a function's name; names of templates may take several lines.
 const NAME_MAX: usize = 48;
@@ -130,9 +131,11 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let rate = match (part, counted) {
         (WATCHED_FULLY.., _) => format!("{rate} parallel regions/s"),
         (_, Some(counted)) => format!("{} parallel regions/s", count(counted.round())),
+        // What was counted of the time before and after a change is no rate of either.
+        (..WATCHED_MIN, None) if !snapshot.changes.is_empty() => UNKNOWN_RATE.to_owned(),
         (..WATCHED_MIN, None) => match parts::regions_counted_in(snapshot, WATCHED_MIN) {
             Some(counted) => format!("~{} parallel regions/s", count(parts::to_digits(counted, 2))),
-            None => "parallel regions (probed too rarely to know their rate):".to_owned(),
+            None => UNKNOWN_RATE.to_owned(),
         },
         (_, None) => format!("~{rate} parallel regions/s"),
     };
@@ -171,17 +174,17 @@ fn team_line(teams: &TeamsView, waiting: Option<f64>) -> String {
         (least, most) if least == most => format!("{most} threads"),
         (least, most) => format!("{least} to {most} threads"),
     };
-    // A thread that waits for a CPU counts as working.
+    // A thread that waits for a CPU may do so in each part.
     let balance = match (teams.load_balance, waiting) {
         (Some(_), Some(waiting)) => format!(
-            "; load balance not known, as the threads wait for a CPU {} of the time that they want one",
+            "; each part includes waiting for a CPU ({} of the time that the threads want one), so no load balance is known",
             percent(waiting)
         ),
         (Some(balance), None) => format!("; load balance {balance:.2}"),
         (None, _) => String::new(),
     };
     let working = match waiting {
-        Some(_) => "working or waiting for a CPU",
+        Some(_) => "in their bodies",
         None => "working",
     };
     format!(

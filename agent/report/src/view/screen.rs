@@ -64,7 +64,11 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
     let pids = match (pids.first(), pids.last()) {
         (Some(first), Some(last)) if first != last => {
             let is_gapless = last.abs_diff(*first) as usize + 1 == pids.len();
-            let to = if is_gapless { "-" } else { " to " };
+            let to = match (is_gapless, pids.len()) {
+                (true, _) => "-",
+                (false, 2) => " and ",
+                (false, _) => " to ",
+            };
             format!(" (pids {first}{to}{last})")
         }
         (Some(only), _) => format!(" (pid {only})"),

@@ -37,9 +37,12 @@ const QUANTITIES: [Quantity; 4] = [
     ),
 ];
 
-/// If one process has more than one CPU, none is shown as a share of the time: a row has one unit.
-fn cpus(number: f64, most: f64) -> String {
-    match most > 1.0 {
+/// One thread wants at most so many CPUs: a wait is counted in full when it ends.
+const ONE_THREAD_MAX: f64 = 1.1;
+
+/// If a process has several threads that want a CPU, none is shown as a share of the time: both rows have one unit.
+fn cpus(number: f64, most_wanted: f64) -> String {
+    match most_wanted > ONE_THREAD_MAX {
         true => format!("{number:.2} CPUs"),
         false => percent(number),
     }
@@ -110,7 +113,9 @@ fn row(snapshot: &Snapshot, (name, of, show): &Quantity, columns: usize) -> Opti
         true => parts::mpi_mark(snapshot),
         false => "",
     };
-    let show = |value: f64| format!("{about}{}", show(value, most.0));
+    let rates = snapshot.processes.iter().filter_map(overall);
+    let most_wanted = rates.map(|rates| rates.cpu + rates.runqueue).fold(0.0, f64::max);
+    let show = |value: f64| format!("{about}{}", show(value, most_wanted));
     Some(format!(
         " {:<20} {:>9} {:<columns$} {:>8} {:>9} {}",
         name,

@@ -427,7 +427,8 @@ impl Sampling {
             Some(allowed) => back_off.at_cost(load.agent, allowed, state.ticks_per_s),
             None => BudgetEffects::new(),
         };
-        if self.is_advised {
+        // A trial counts every call; what is used after it is to be advised on.
+        if self.is_advised || state.is_judged {
             return effects;
         }
         let rest = match state.detaching {

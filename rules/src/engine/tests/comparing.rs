@@ -84,6 +84,28 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
     program.job.stands(Standing::Applied, "applied");
 }
 
+/// The program is four times as fast when the change is reverted as before it was made.
+#[test]
+fn a_verdict_in_turns_has_the_pace_before_the_first_change_if_that_was_another_one() {
+    let mut program = Program::new();
+    (0..5).for_each(|_| program.window(8));
+    while program.in_force {
+        program.window(8);
+    }
+    while matches!(program.job.status().0, Standing::OnTrial | Standing::Pending) {
+        let times = if program.in_force { 8 } else { 4 };
+        program.window(times);
+    }
+    let verdict = program.last();
+    assert!(
+        verdict
+            .text
+            .ends_with("2 times [2, 2], confirmed; before the first change it was 840/s"),
+        "{}",
+        verdict.text
+    );
+}
+
 #[test]
 fn a_jump_of_the_programs_own_at_the_moment_of_the_change_is_not_confirmed() {
     let mut program = Program::new();

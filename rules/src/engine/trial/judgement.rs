@@ -11,7 +11,7 @@
 //! them.
 
 use plan::GuardEffect;
-use syntax::quantity::{metric, quantity};
+use syntax::quantity::quantity;
 
 use super::statistics::{Interval, TrimmedSample, mean};
 use crate::guard::Guard;
@@ -239,10 +239,9 @@ impl Judgement {
     /// `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74]`, where `seen` describes what was
     /// compared.
     pub(crate) fn text(&self, guard: &Guard, seen: &str) -> String {
-        let dimension = guard.objective.type_of.dimension();
-        let shown = |value| metric(value, dimension, guard.objective.type_of.percent);
         let effect = self.effect_text(guard.maximize);
-        format!("{} -> {} ({seen}){effect}", shown(self.before), shown(self.after))
+        let (before, after) = (guard.shown(self.before), guard.shown(self.after));
+        format!("{before} -> {after} ({seen}){effect}")
     }
 
     /// The factor of improvement, or the change of the value in per cent, with the interval; empty if
@@ -261,7 +260,9 @@ impl Judgement {
             (Some(ratio), Some((low, high))) if high > VAGUE * low && low > 1.0 => {
                 format!(": about {} times{less}, at least {}", times(ratio), times(low))
             }
-            (_, Some((low, high))) if high > VAGUE * low => ": not known, it varies too much".to_owned(),
+            (_, Some((low, high))) if high > VAGUE * low => {
+                ": the gain is not known, as the values vary too much".to_owned()
+            }
             (Some(ratio), Some((low, high))) if is_many => {
                 format!(": {} times{less} [{}, {}]", times(ratio), times(low), times(high))
             }
@@ -374,12 +375,17 @@ mod tests {
             ),
             (false, 1.5, None, ": -33.3 %"),
             (true, 80.0, Some((2.4, 2_702.0)), ": about 80 times, at least 2.4"),
-            (true, 362.0, Some((0.0, 5.4e8)), ": not known, it varies too much"),
+            (
+                true,
+                362.0,
+                Some((0.0, 5.4e8)),
+                ": the gain is not known, as the values vary too much",
+            ),
             (
                 false,
                 362.0,
                 Some((0.001, 5.4)),
-                ": not known, it varies too much",
+                ": the gain is not known, as the values vary too much",
             ),
         ] {
             let found = Judgement {
