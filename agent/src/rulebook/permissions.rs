@@ -64,7 +64,7 @@ impl Permissions {
         }
         self.applying.retain(|applying| applying != rule.name());
         if mode == Mode::Applying {
-            self.applying.push(rule.name().to_owned());
+            self.apply(rule.name());
         }
         Ok(())
     }

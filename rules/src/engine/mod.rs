@@ -4,7 +4,8 @@
 //! result is a list of outputs. A window closes at the first tick on or after its end and lasts until that
 //! tick: its `duration` is the actual one, and the next window begins there.
 //!
-//! This file has the state of the engine, `running` that of a rule. The modules, in the order in which an observation passes through them:
+//! This file has the state of the engine, `running` that of a rule. The modules, in the order in which an
+//! observation passes through them:
 //! - Processes and rules that come and go: `processes`, `live`.
 //! - Intake: `observe` dispatches; `stream` orders the hits of a rule, `keyed_intake` and `join` those with keys;
 //!   `capture` computes captured values; `samples` and `series` keep what is sampled.

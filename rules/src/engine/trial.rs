@@ -259,10 +259,8 @@ impl Trial {
     /// An addition to the verdict where the program without the change is not as it was before the first change: the
     /// gain is then not that over the program as it was found.
     fn unlike_before(&self, found: &Judgement, guard: &Guard) -> String {
-        let unlike = |before: &f64| {
-            let ratio = before / found.before;
-            !(1.0 / UNLIKE..=UNLIKE).contains(&ratio)
-        };
+        let is_far = |one: f64, other: f64| one.abs() > UNLIKE * other.abs();
+        let unlike = |before: &f64| is_far(*before, found.before) || is_far(found.before, *before);
         let before = self.mean_before.filter(unlike);
         before.map_or_else(String::new, |before| {
             format!("; before the first change it was {}", guard.shown(before))
